@@ -118,6 +118,10 @@ class UnindexedReader:
         If several requests read many events at the same time, one analyses them; the others wait and take its result
         from the cache. A request that is cancelled leaves there what it has analysed so far.
         """
+        if not rows:
+            block = LooseBlock() if kept is None else kept.block
+            is_newest = self._usable(snapshot, kind, key) is kept  # else somebody else has kept more meanwhile
+            return self._keep_all(snapshot, kind, key, kept, block) if is_newest else block
         lock = self._topping_up.setdefault(key, asyncio.Lock())
         async with lock:
             newer = self._usable(snapshot, kind, key)
@@ -140,18 +144,27 @@ class UnindexedReader:
                     # Complete for no scope: the next reader reads all rows again, and analyses the others.
                     self._keep(snapshot, kind, key, block.extended(docs), settled=snapshot.settled, scopes=_NONE)
                 raise
-            if snapshot.at_cursor:
-                return block
-            if kind == "tail":
-                block = block.kept(block.seq > snapshot.cutoff)  # the others are in trees by now
-            settled, scopes = snapshot.settled, snapshot.visible.ids
-            if kept is not None:
-                is_same = np.array_equal(kept.scopes, scopes)
-                settled = max(kept.settled, settled) if is_same else min(kept.settled, settled)
-                if is_same and block is kept.block and settled == kept.settled:
-                    return block
-            self._keep(snapshot, kind, key, block, settled=settled, scopes=scopes)
+            return self._keep_all(snapshot, kind, key, kept, block)
+
+    def _keep_all(
+        self, snapshot: SnapshotView, kind: Kind, key: Hashable, kept: _KeptEvents | None, block: LooseBlock
+    ) -> LooseBlock:
+        """Keep a block that is complete for the visible scopes, unless it is an earlier page's; return it.
+
+        Events that are in trees by now are left out.
+        """
+        if snapshot.at_cursor:
             return block
+        if kind == "tail":
+            block = block.kept(block.seq > snapshot.cutoff)
+        settled, scopes = snapshot.settled, snapshot.visible.ids
+        if kept is not None:
+            is_same = np.array_equal(kept.scopes, scopes)
+            settled = max(kept.settled, settled) if is_same else min(kept.settled, settled)
+            if is_same and block is kept.block and settled == kept.settled:
+                return block
+        self._keep(snapshot, kind, key, block, settled=settled, scopes=scopes)
+        return block
 
     def _keep(
         self, snapshot: SnapshotView, kind: Kind, key: Hashable, block: LooseBlock, *, settled: int, scopes: Ints
