@@ -2,8 +2,8 @@
 
 Blocks are immutable and cached by content: large ones for everyone who sees them, packs for one list of masks. When a
 snapshot changes some scopes, their rows are masked out of the packs, and what they hold now becomes a small pack beside
-them; after a few such packs all are read and packed again. So the cost of a publish to a reader grows with what it
-changed, and a question costs no work per scope.
+them; a few such packs are joined into one. Once a quarter is masked out, all are read and packed again. So the cost of
+publishes to a reader grows with what they changed, and a question costs no work per scope.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ SMALL_BYTES = 128 * 1024
 """Size of a block up to which its scope is packed: some 800 events."""
 
 MOST_ADDED = 8
-"""Packs that are added, one with each snapshot that changed a small scope, before all are packed anew."""
+"""Packs that are added, one with each snapshot that changed a small scope, before these are joined into one."""
 
 _HIDDEN_SHARE = 4
-"""All are packed anew, too, when more than one in so many of their documents is masked out."""
+"""All are packed anew when more than one in so many of their documents is masked out: .6 s of CPU for 5,000 scopes."""
 
 _ANALYSED_AT_ONCE = 128
 _READ_AT_ONCE = 256
@@ -70,11 +70,11 @@ class VisibleBlocks:
         return 1_000 + table + sum(packed.nbytes + (0 if mask is None else len(mask)) for packed, mask in self.packs)
 
     @property
-    def is_fragmented(self) -> bool:
-        """Tell whether all small scopes should be packed again: too many packs, or too many masked documents."""
+    def is_mostly_shown(self) -> bool:
+        """Tell whether few enough documents of the packs are masked out to go on with them."""
         docs = sum(len(packed) for packed, _ in self.packs)
         hidden = sum(int(np.count_nonzero(~mask)) for _, mask in self.packs if mask is not None)
-        return self.added >= MOST_ADDED or hidden * _HIDDEN_SHARE > docs
+        return hidden * _HIDDEN_SHARE <= docs
 
 
 class BlockReader:
@@ -100,7 +100,7 @@ class BlockReader:
         if len(visible) < SHARED_FROM:
             blocks = VisibleBlocks(visible=visible, table=_table(visible, previous), alone=visible.scopes)
         else:
-            if previous is not None and (previous.is_fragmented or len(previous.visible) < SHARED_FROM):
+            if previous is not None and not (previous.is_mostly_shown and len(previous.visible) >= SHARED_FROM):
                 previous = None
             blocks = await self._pack_scopes(connection, snapshot.tenant, visible, previous)
         if snapshot.is_active:
@@ -140,9 +140,13 @@ class BlockReader:
         changed, outdated = _differences(visible, previous)
         alone_ids = set() if previous is None else {scope.scope_id for scope in previous.alone} - set(outdated.tolist())
         packs = [] if previous is None else [_mask_out(packed, mask, outdated) for packed, mask in previous.packs]
+        added = 0 if previous is None else previous.added
+        joined: Sequence[VisibleScope] = ()
+        if added >= MOST_ADDED:
+            joined, packs, added = _scopes_shown(packs[-added:], visible), packs[:-added], 0
         packs_before = len(packs)
         small: dict[bytes, VisibleScope] = {}
-        for scope in changed:
+        for scope in (*changed, *joined):
             if len(scope.blocks) == 1:
                 small[scope.blocks[0]] = scope
             elif scope.blocks:
@@ -166,7 +170,7 @@ class BlockReader:
             table=_table(visible, previous),
             alone=tuple([scope for scope in visible.scopes if scope.scope_id in alone_ids]),
             packs=tuple(packs),
-            added=0 if previous is None else previous.added + len(packs) - packs_before,
+            added=0 if previous is None else added + len(packs) - packs_before,
         )
 
     async def _pack(self, blocks: Sequence[tuple[int, bytes]]) -> Pack:
@@ -252,6 +256,12 @@ def _differences(visible: VisibleScopes, previous: VisibleBlocks | None) -> tupl
     unchanged = np.zeros(len(visible), dtype=np.bool_)
     unchanged[places[is_same]] = True
     return [visible.scopes[place] for place in np.flatnonzero(~unchanged).tolist()], former.ids[~is_same]
+
+
+def _scopes_shown(packs: Sequence[tuple[Pack, Mask | None]], visible: VisibleScopes) -> list[VisibleScope]:
+    """Return the scopes of which packs have a document that counts."""
+    shown = np.concatenate([packed.scope_id if mask is None else packed.scope_id[mask] for packed, mask in packs])
+    return [visible.scopes[place] for place in visible.ids.searchsorted(np.unique(shown)).tolist()]
 
 
 def _mask_out(packed: Pack, mask: Mask | None, outdated: Ints) -> tuple[Pack, Mask | None]:
