@@ -110,7 +110,7 @@ class View:
 
     `leaf` and `node_parent` are -1 where there is none; `offsets[i]:offsets[i + 1]` are the postings of `terms[i]`;
     `speaker`, `channel`, `type` and `context` index `speakers`, `channels`, `types` and `contexts`, 0 being none.
-    `scope_id` tells each document's scope where there may be several, and is None where all have one and the same.
+    `scope_id` is each document's scope, None in what builders read and write: a block is of one scope.
     """
 
     seq: Ints
@@ -164,11 +164,6 @@ class View:
         while not np.array_equal(above := tops[tops], tops):
             tops = above
         return np.where(self.leaf >= 0, tops[self.leaf], np.int32(-1))
-
-    @cached_property
-    def span(self) -> tuple[int, int]:
-        """Return the first and the last timestamp, 0 without documents."""
-        return (int(self.timestamp.min()), int(self.timestamp.max())) if len(self) else (0, 0)
 
     @cached_property
     def heard(self) -> frozenset[int]:

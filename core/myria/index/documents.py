@@ -25,7 +25,7 @@ class Doc:
 
     `terms` are those of its searchable text (`myria.text.terms`), `stems` the stems of its words in languages
     other than English and the terms of what is written with signs (`stems_of`), which do not count for its length;
-    `described` are those of what describes its pictures (`myria.events.described`), with its stems;
+    `described` are those of what describes its pictures (`myria.log.payloads.described`), with its stems;
     `hints` are (hint, confidence in permille); `asks` tells that the text ends in a question, `names` that it names
     something, and `changed` are the terms of what it says has changed (`myria.text.changes`); `utc_offset` is
     that of the clock where it was told, in minutes east of UTC, `days` what it means by the days that it names, and

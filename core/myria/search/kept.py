@@ -2,7 +2,7 @@
 
 A kept statement says how something is, and what replaces it may hold no word of the question: asked who the intern is,
 "The intern is Callum" answers, and "Callum left, Beatriz sits at his desk" names only whom it replaces. Each note says
-one thing, so the bar is lower than in talk (`successors.py`, `states.py`): nothing is hidden by it.
+one thing, so the bar is lower than in talk (`successors.py`): nothing is hidden by it.
 """
 
 from __future__ import annotations
