@@ -22,11 +22,11 @@ from myria.erasure.model import Selection
 from myria.index.embeddings import keeping
 from myria.memory import Memory
 from myria.notes.folding import event_log
-from myria.search.queries import EventNodesQuery
+from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import EmbeddingSettings, Settings
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Provider
-from tests.reads.asking import append, ask, events_of, pages, texts_of
+from tests.reads.asking import append, ask, events_of, pages, statements_of, texts_of, walk
 from tests.server.test_agent import ask as ask_agent
 from tests.server.test_agent import keep
 from tests.server.wire import serving
@@ -244,6 +244,32 @@ async def test_pages_compare_what_the_first_page_compared(
         await catch_up()
         rest = await pages(memory, query("delay of the train", limit=4, cursor=first["next_cursor"]))
         assert [text for page in (first, *rest) for text in texts_of(page)] == whole
+
+
+async def test_below_a_root_only_its_scope_is_compared(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """A question below a root reads no vectors of other scopes, and none where its scope holds too many events."""
+    settings = embedding(provide(embedded), visible_events=8)
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        await append(memory, talk(participants=("ana", "zoe")))
+        await catch_up()
+        await builds.build(database, configured=settings)
+        read = statements_of(memory)
+        assert texts_of(await ask_below_a_topic(memory))[0] == ANSWER
+        (scopes,) = [arguments[2] for name, arguments in read if name == "vectors.of_scopes"]
+        assert len(scopes) == 1
+        await append(memory, talk(["more of this"] * 8))
+        await builds.build(database, configured=settings)
+        assert texts_of(await ask_below_a_topic(memory)) == []
+
+
+async def ask_below_a_topic(memory: Memory) -> Any:
+    """Ask below the lowest topic of ana and ben that holds the answer."""
+    tree = await ask(memory, ReferencesQuery(participants=("ana", "ben"), query=ANSWER, max_nodes=8))
+    *_, topic = [node["topic_id"] for node in walk(tree["root"]) if "topic_id" in node]
+    return await ask(memory, ReferencesQuery(participants=("ana",), query=QUESTION, root=topic))
 
 
 async def test_erasing_removes_the_vectors_of_what_was_said(

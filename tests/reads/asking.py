@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 
+from myria.db.queries import sql
 from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
 from myria.memory import Memory
@@ -79,6 +80,26 @@ def ids_of(answer: Json) -> list[str]:
 def texts_of(answer: Json) -> list[str]:
     """Return the texts of an answer's events, in the order of its tree."""
     return [event["payload"]["text"] if "payload" in event else event["snippet"] for event in events_of(answer)]
+
+
+def statements_of(memory: Memory) -> list[tuple[str, Sequence[Any]]]:
+    """Return a list to which the name and the arguments of every read are added that this memory runs from now on."""
+    read: list[tuple[str, Sequence[Any]]] = []
+    subjects = ("events", "retrieval", "vectors")
+    name_of = {sql(f"{subject}.{name}"): f"{subject}.{name}" for subject in subjects for name in sql.subject(subject)}
+    acquire = memory.database._acquire
+
+    def log(record: Any) -> None:
+        if record.query in name_of:
+            read.append((name_of[record.query], record.args))
+
+    async def logged(pool: Any) -> Any:
+        connection = await acquire(pool)
+        connection.add_query_logger(log)
+        return connection
+
+    memory.database._acquire = logged  # type: ignore[method-assign]
+    return read
 
 
 async def superuser(dsn: str) -> asyncpg.Connection[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -101,13 +101,13 @@ class Search:
             include_superseded=query.include_superseded,
             at=at,
         )
-        root_subject = None
+        version, root_subject, events_of_scope = None, None, 0
         if root is None:
             scopes = snapshot.scopes
             corpus, version = await self._corpus(connection, snapshot, query)
         else:
-            scope, corpus, root_subject = await self._subtree(connection, snapshot, root, slot)
-            scopes, version = (scope,), None
+            scope, corpus, root_subject, events_of_scope = await self._subtree(connection, snapshot, root, slot)
+            scopes = (scope,)
         events = sum([len(view) for view, _ in corpus.parts()])
         slot.weigh(events=events)
         is_large = events > RANKED_IN_PLACE
@@ -130,7 +130,13 @@ class Search:
         near = None
         if self._vectors is not None and is_by_relevance and (cursor is None or cursor.by_meaning):
             near = await self._vectors.near(
-                connection, snapshot, meaning(question, corpus), events=events, least=query.least_nearness, slot=slot
+                connection,
+                snapshot,
+                meaning(question, corpus),
+                scopes=snapshot.visible.ids if root is None else np.array([scopes[0].scope_id], dtype=np.int64),
+                events=max(events, events_of_scope),  # below a root too, the vectors of its whole scope are read
+                least=query.least_nearness,
+                slot=slot,
             )
         rank_all = partial(
             rank,
@@ -231,8 +237,12 @@ class Search:
 
     async def _subtree(
         self, connection: Connection, snapshot: SnapshotView, root: str, slot: ReadSlot
-    ) -> tuple[VisibleScope, Corpus, NamedSubject | None]:
-        """Find a topic or node; return its scope, a corpus of only the events below it, and the subject if it is one.
+    ) -> tuple[VisibleScope, Corpus, NamedSubject | None, int]:
+        """Find a topic or node, and what lies below it.
+
+        Returns:
+            its scope; a corpus of only the events below it; the subject if it is one; how many events the trees of the
+            whole scope hold.
 
         Raises:
             TopicNotFound: no such topic or node is visible in this snapshot.
@@ -272,7 +282,7 @@ class Search:
                 views.append(view)
                 masks.append(mask)
         corpus = Corpus(participants=scope.participants, blocks=tuple(views), block_masks=tuple(masks))
-        return scope, corpus, subject
+        return scope, corpus, subject, sum(map(len, blocks))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -295,12 +305,17 @@ def _equal(one: Mask | None, other: Mask | None) -> bool:
     return np.array_equal(one, other)
 
 
-def _mask_below(view: View, nodes: Collection[bytes]) -> Mask:
+def _mask_below(view: View, nodes: frozenset[bytes]) -> Mask:
     """Return a mask of a block's documents that stand below any of some nodes."""
-    # One more than there are nodes: a document without a leaf (-1) reads the last value, which stays False.
+    # One more than there are nodes: what has no parent or no leaf (-1) reads the last value, which stays False.
     inside = np.zeros(len(view.node_parent) + 1, dtype=np.bool_)
-    for node, parent in enumerate(view.node_parent.tolist()):
-        inside[node] = (parent >= 0 and inside[parent]) or view.rendering(node) in nodes
+    # Few nodes share the first 8 of an id's 32 bytes: only those are compared as a whole.
+    heads, wanted = view.node_rendering.view("<i8")[::4], np.frombuffer(b"".join(nodes), "<i8")[::4]
+    for node in np.flatnonzero(np.isin(heads, wanted)).tolist():
+        inside[node] = view.rendering(node) in nodes
+    # Each round reaches a level further down.
+    while not np.array_equal(reached := inside[:-1] | inside[view.node_parent], inside[:-1]):
+        inside[:-1] = reached
     below: Mask = inside[view.leaf]
     return below
 
@@ -313,7 +328,7 @@ async def _read_unplaced(connection: Connection, snapshot: SnapshotView, *, incl
     event_seqs = snapshot.hidden.returned.tolist()
     visible = snapshot.visible.ids.tolist()
     if include_superseded:
-        rows = await connection.fetch(sql("retrieval.superseded"), snapshot.tenant, visible, snapshot.floor)
+        rows = await connection.fetch(sql("retrieval.superseded"), snapshot.tenant, visible, snapshot.cutoff)
         event_seqs += [row["event_seq"] for row in rows]
     if not event_seqs:
         return []

@@ -1,4 +1,4 @@
-"""The vector of a question, within a short time or not at all, and those of the visible events.
+"""The vector of a question, within a short time or not at all, and those of the events that are searched.
 
 A read never fails for a vector. Those of events are kept between requests and topped up, as events without a tree are:
 a request reads those that were written since the last look at the same scopes; what its own snapshot does not see, it
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,10 +108,10 @@ class _HeldVectors:
 
 
 class VectorReader:
-    """Loads and keeps the vectors of visible events, within the cache's bytes.
+    """Loads and keeps the vectors of events, within the cache's bytes.
 
     Args:
-        most: visible events beyond which a question is not compared by vectors.
+        most: events of the searched scopes beyond which a question is not compared by vectors.
     """
 
     def __init__(self, cache: ByteCache, questions: QuestionVectors, *, most: int) -> None:
@@ -125,15 +125,17 @@ class VectorReader:
         snapshot: SnapshotView,
         text: str,
         *,
+        scopes: Ints,
         events: int,
         least: int | None,
         slot: ReadSlot,
     ) -> Near | None:
-        """Return a question's vector with those of the visible events; None if the question is not compared by vectors.
+        """Return a question's vector with those of the searched scopes; None if it is not compared by vectors.
 
         Args:
             text: the question as it is embedded.
-            events: how many events are searched.
+            scopes: the ids of the searched scopes, ascending.
+            events: how many visible events these hold.
             least: the nearness, in permille, that makes an event without a word of the question a hit; None: as fits
                 the model.
 
@@ -143,7 +145,7 @@ class VectorReader:
         question = self._vector(text, slot) if text and events <= self._most else None
         if question is None:
             return None
-        documents = await self._read_visible(connection, snapshot, len(question))
+        documents = await self._read_scopes(connection, snapshot, scopes, len(question))
         return Near(question=question, documents=documents, least=None if least is None else least * WHOLE // 1000)
 
     def _vector(self, text: str, slot: ReadSlot) -> bytes | None:
@@ -161,10 +163,13 @@ class VectorReader:
             raise Awaited(key, lambda _spent_s: self._questions.of(text))
         return self._questions.known(text)
 
-    async def _read_visible(self, connection: Connection, snapshot: SnapshotView, dimensions: int) -> VectorRows:
-        """Return the vectors of the events that a request sees, reading only those that are not kept yet."""
-        scopes = snapshot.visible.ids
-        key = (snapshot.memory, "vectors", self._questions.model, dimensions, snapshot.masks)
+    async def _read_scopes(
+        self, connection: Connection, snapshot: SnapshotView, scopes: Ints, dimensions: int
+    ) -> VectorRows:
+        """Return the vectors of scopes that a request sees, reading only those that are not kept yet."""
+        # All who search one scope alone share its vectors.
+        whose: Hashable = int(scopes[0]) if len(scopes) == 1 else snapshot.masks
+        key = (snapshot.memory, "vectors", self._questions.model, dimensions, whose)
         kept_vectors: _HeldVectors | None = self._cache.get(key)
         if kept_vectors is None or not np.array_equal(kept_vectors.scopes, scopes):
             rows_read = await connection.fetch(
