@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from myria.log.masks import Mask, Masks
 from myria.memory import Memory
 from myria.search import unindexed, visible_blocks
 from myria.search.queries import EventNodesQuery
+from tests.reads.asking import pages, statements_of
 from tests.support import builds
 from tests.support.events import TENANT, event
 from tests.support.postgres import Database
@@ -159,6 +161,24 @@ async def test_what_is_known_is_not_read_again(replacing: Replacing, monkeypatch
     await replacing.build()
     await replacing.ask("Lisbon castle")
     assert len(read) == 1
+
+
+async def test_what_was_replaced_before_the_build_is_read_once(replacing: Replacing) -> None:
+    """Neither a later withdrawal nor a later page reads again what was replaced up to the snapshot's cutoff; a later
+    page reads no withdrawal again."""
+    ids = [await replacing.say(f"{text} in Lisbon") for text in REST]
+    await replacing.say("instead of the first", instead_of=ids[:1])
+    await replacing.build()
+    await replacing.ask("Lisbon")
+    read = statements_of(replacing.memory)
+    await replacing.memory.withdraw_events(TENANT, ids[1:2], "forgotten", may_see=Mask(("ana",)).sees)
+    query = EventNodesQuery(participants=US, query="castle Lisbon", limit=1)
+    first = await replacing.memory.query_event_nodes(TENANT, query)
+    assert [name for name, _ in read].count("retrieval.withdrawn") == 1
+    read.clear()
+    found = await pages(replacing.memory, replace(query, cursor=first["next_cursor"]))
+    assert len(found) == len(REST) - 2
+    assert {"retrieval.replaced", "retrieval.withdrawn"}.isdisjoint(name for name, _ in read)
 
 
 async def test_what_no_tree_holds_is_not_indexed(replacing: Replacing) -> None:

@@ -1,16 +1,15 @@
 """The snapshot view of one request: a snapshot, the part of the tail it sees, what is hidden, and the visible scopes.
 
 Everything is read inside one REPEATABLE READ transaction, so the snapshot, the tail and the set of scopes belong
-together, and a publish in between is not seen. Rows of withdrawals are kept between requests by the snapshot's cutoff
-and their number, which only grows: where nothing was withdrawn since the last build, or nothing since the last
-question, no statement is needed.
+together, and a publish in between is not seen. Withdrawals past the snapshot's cutoff are kept between requests with
+their number, which only grows: where nothing was withdrawn since the last build, or nothing since the last question, no
+statement is needed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import asyncpg
 
 from myria.db.clock import to_datetime, to_microseconds
 from myria.db.database import Connection
@@ -34,9 +33,9 @@ class SnapshotView:
     transaction of at least `tail_xid`; no visible event's number is past `newest_seq`. Every transaction below
     `settled` has ended, and its id is never given out again. `visibility` is what this view sees, `now` what the
     request's own transaction sees; they differ if `at_cursor`: the view is then that of an earlier page. `clock` is the
-    database's, in microseconds since 1970. Withdrawals past `floor` are not yet in the snapshot's trees; `hidden` is
+    database's, in microseconds since 1970. Withdrawals past the cutoff are not yet in the snapshot's trees; `hidden` is
     what they, and notes that have ended, hide or bring back; `withdrawn_before` tells whether there are withdrawals up
-    to the floor, `has_subjects` whether the tenant has subjects in any snapshot, and `is_active` whether the snapshot
+    to the cutoff, `has_subjects` whether the tenant has subjects in any snapshot, and `is_active` whether the snapshot
     is the active one: only then is what is read of it kept between requests.
     """
 
@@ -52,7 +51,6 @@ class SnapshotView:
     settled: int
     clock: int
     visible: VisibleScopes
-    floor: int
     withdrawn_before: bool
     hidden: Hidden
     is_active: bool
@@ -99,37 +97,34 @@ async def open_snapshot(
     drivers = [] if known_memory is None else drivers_of(cache, known_memory, masks)
     row = await connection.fetchrow(sql("retrieval.snapshot_view"), tenant, moment, drivers)
     if row is None:
-        raise AssertionError("the pin always gives one row")
+        raise AssertionError("retrieval.snapshot_view always gives one row")
     memory = (tenant, 0 if row["tenant_since"] is None else to_microseconds(row["tenant_since"]))
     if memory != known_memory:
         cache.put((tenant, "memory"), memory, _MEMORY_BYTES)
     now = Visibility.parse(row["visible"])
     active_id = snapshot_id = row["snapshot_id"]
     cutoff, tail_xid = row["cutoff"], row["tail_xid"]
-    floor, withdrawn, withdrawn_before = row["withdrawn_floor"], row["withdrawn"], row["withdrawn_before"]
+    withdrawn, withdrawn_before = row["withdrawn"], row["withdrawn_before"]
     visibility = now
     if cursor is not None:
         visibility = Visibility.parse(cursor.visible)
         if cursor.snapshot_id != (snapshot_id or ""):
-            snapshot_id, cutoff, tail_xid, floor, withdrawn_before = None, None, None, 0, False
+            snapshot_id, cutoff, tail_xid, withdrawn_before = None, None, None, False
             if cursor.snapshot_id:
                 cursor_row = await connection.fetchrow(sql("retrieval.snapshot_of_cursor"), tenant, cursor.snapshot_id)
                 if cursor_row is None:
                     raise expired()
                 snapshot_id, cutoff, tail_xid = cursor_row["snapshot_id"], cursor_row["cutoff"], cursor_row["tail_xid"]
-                floor, withdrawn = cursor_row["withdrawn_floor"], cursor_row["withdrawn"]
-                withdrawn_before = cursor_row["withdrawn_before"]
+                withdrawn, withdrawn_before = cursor_row["withdrawn"], cursor_row["withdrawn_before"]
             else:
                 withdrawn = await connection.fetchval(sql("retrieval.count_withdrawn"), tenant)
     hidden = await _hidden_from(
         connection,
         cache,
         memory,
-        floor=floor,
         cutoff=cutoff or 0,
-        rows=withdrawn,
-        visibility=visibility,
-        at_cursor=cursor is not None,
+        count=withdrawn,
+        seen_by=None if cursor is None else visibility,
         with_superseded=include_superseded,
     )
     if row["notes_may_have_ended"]:
@@ -161,7 +156,6 @@ async def open_snapshot(
             is_active=snapshot_id == active_id,
             slot=slot,
         ),
-        floor=floor,
         withdrawn_before=withdrawn_before,
         hidden=hidden,
         is_active=snapshot_id == active_id,
@@ -174,54 +168,57 @@ async def _hidden_from(
     cache: ByteCache,
     memory: Memory,
     *,
-    floor: int,
     cutoff: int,
-    rows: int,
-    visibility: Visibility,
-    at_cursor: bool,
+    count: int,
+    seen_by: Visibility | None,
     with_superseded: bool,
 ) -> Hidden:
-    """Return what withdrawals hide from a request, from the cache if no further one has come.
+    """Return what withdrawals hide from a request; no statement is needed if no further one has come.
 
     Args:
-        floor: withdrawals past this number are not in the snapshot's trees: its cutoff, or 0 if its builder knew none.
-        cutoff: the snapshot's.
-        rows: how many withdrawals past the floor the request's transaction sees; the number only grows.
-        visibility: what the request sees; with a cursor, what its first page saw.
-        at_cursor: whether the request has a cursor; its view is its own, and is not cached.
+        cutoff: the snapshot's: withdrawals past it are not in its trees.
+        count: how many withdrawals past the cutoff the request's transaction sees; the number only grows.
+        seen_by: what the first page saw, None on a first page. What a later page hides is its own, and is not kept.
         with_superseded: whether to show superseded events.
     """
-    if not rows:
+    if not count:
         return NOTHING
-    key = (memory, "hidden", floor, with_superseded)
-    cached: tuple[int, Hidden] | None = None if at_cursor else cache.get(key)
-    if cached is not None and cached[0] == rows:
-        return cached[1]
-    changes = await connection.fetch(sql("retrieval.withdrawn"), memory[0], floor)
+    key = (memory, "hidden", cutoff, with_superseded)
+    if seen_by is None:
+        kept: tuple[int, Hidden] | None = cache.get(key)
+        if kept is not None and kept[0] == count:
+            return kept[1]
     hidden = hidden_by(
-        [_change(row, is_exact=floor == cutoff) for row in changes],
-        None if at_cursor else (floor, rows, with_superseded),
+        await _withdrawals(connection, cache, memory, cutoff=cutoff, count=count),
+        (cutoff, count, with_superseded) if seen_by is None else None,
         cutoff=cutoff,
-        view=visibility if at_cursor else None,
+        view=seen_by,
         with_superseded=with_superseded,
     )
-    if not at_cursor:
-        cache.put(key, (len(changes), hidden), 200 + 300 * len(changes))
+    if seen_by is None:
+        cache.put(key, (count, hidden), 200 + 100 * count)
     return hidden
 
 
-def _change(row: asyncpg.Record, *, is_exact: bool) -> WithdrawalChange:
-    """Build a change of a row of `retrieval.withdrawn`.
-
-    Args:
-        is_exact: whether the floor is the cutoff; if not, the trees took in no withdrawal at all.
-    """
-    return WithdrawalChange(
-        event_seq=row["event_seq"],
-        scope_id=row["scope_id"],
-        occurred_at=to_microseconds(row["occurred_at"]),
-        reason=row["reason"],
-        xid=row["xid"],
-        was_withdrawn=is_exact and row["was_withdrawn"],
-        superseded_by=row["superseded_by"] if row["reason"] == "superseded" else None,
-    )
+async def _withdrawals(
+    connection: Connection, cache: ByteCache, memory: Memory, *, cutoff: int, count: int
+) -> Sequence[WithdrawalChange]:
+    """Return the withdrawals past a cutoff, from the cache if it has `count` of them."""
+    key = (memory, "withdrawals", cutoff)
+    kept: tuple[int, Sequence[WithdrawalChange]] | None = cache.get(key)
+    if kept is not None and kept[0] == count:
+        return kept[1]
+    changes = [
+        WithdrawalChange(
+            event_seq=row["event_seq"],
+            scope_id=row["scope_id"],
+            occurred_at=to_microseconds(row["occurred_at"]),
+            reason=row["reason"],
+            xid=row["xid"],
+            was_withdrawn=row["was_withdrawn"],
+            superseded_by=row["superseded_by"] if row["reason"] == "superseded" else None,
+        )
+        for row in await connection.fetch(sql("retrieval.withdrawn"), memory[0], cutoff)
+    ]
+    cache.put(key, (count, changes), 200 + 300 * count)
+    return changes

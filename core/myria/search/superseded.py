@@ -1,7 +1,8 @@
 """What was superseded, and what stands in its place: a question that the old words answer finds their successor.
 
 The superseded events of the visible scopes are scored by their own words and never shown; their scores go to their
-visible successors. Up to the snapshot's floor they are read; later withdrawals the request knows already.
+visible successors. Up to the snapshot's cutoff they are read, once for all requests; later withdrawals the request
+knows already.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from myria.db.database import Connection
 from myria.db.queries import sql
+from myria.index.block import Ints
 from myria.index.loose import LooseBlock
 from myria.index.searchable import document
 from myria.log.masks import Masks
@@ -33,7 +35,7 @@ class _KnownReplaced:
     """Superseded events kept between requests.
 
     `replaced` is valid for one `version` of what is visible and withdrawn; `known` are the event_seqs looked up so far,
-    whose documents need not be read again.
+    whose documents need not be read again, whatever is withdrawn or published later.
     """
 
     version: tuple[object, ...]
@@ -47,15 +49,12 @@ async def replaced_events(connection: Connection, cache: ByteCache, snapshot: Sn
         return None
     key = (snapshot.memory, "replaced", snapshot.masks)
     cached: _KnownReplaced | None = cache.get(key)
-    version = (snapshot.floor, snapshot.visible, snapshot.hidden.key)
+    version = (snapshot.cutoff, snapshot.visible, snapshot.hidden.key)
     if cached is not None and cached.version == version:
         return cached.replaced
     tenant, visible = snapshot.tenant, snapshot.visible.ids.tolist()
-    successors_at_floor: dict[int, int] = {}
-    if snapshot.withdrawn_before:
-        rows = await connection.fetch(sql("retrieval.replaced"), tenant, visible, snapshot.floor, MAX_REPLACED)
-        successors_at_floor = {row["event_seq"]: row["superseded_by"] for row in rows}
-    successors = _last_successors(_apply_later_withdrawals(successors_at_floor, snapshot))
+    at_cutoff = await _successors_at_cutoff(connection, cache, snapshot) if snapshot.withdrawn_before else {}
+    successors = _last_successors(_apply_later_withdrawals(at_cutoff, snapshot))
     block, known_seqs = (LooseBlock(), frozenset[int]()) if cached is None else (cached.replaced.block, cached.known)
     missing = [seq for seq in successors if seq not in known_seqs]
     for start in range(0, len(missing), _MAX_FETCHED):
@@ -70,9 +69,24 @@ async def replaced_events(connection: Connection, cache: ByteCache, snapshot: Sn
     return replaced
 
 
-def _apply_later_withdrawals(at_floor: Mapping[int, int], snapshot: SnapshotView) -> dict[int, int]:
-    """Update the successors known at the floor by the withdrawals past it; keep the newest `MAX_REPLACED`."""
-    successors = dict(at_floor)
+async def _successors_at_cutoff(connection: Connection, cache: ByteCache, snapshot: SnapshotView) -> Mapping[int, int]:
+    """Return what replaced each superseded event at the snapshot's cutoff: no later withdrawal changes that."""
+    ids = snapshot.visible.ids
+    key = (snapshot.memory, "replaced at a cutoff", snapshot.cutoff, snapshot.masks)
+    kept: tuple[Ints, Mapping[int, int]] | None = cache.get(key)
+    if kept is not None and np.array_equal(kept[0], ids):
+        return kept[1]
+    rows = await connection.fetch(
+        sql("retrieval.replaced"), snapshot.tenant, ids.tolist(), snapshot.cutoff, MAX_REPLACED
+    )
+    successors = {row["event_seq"]: row["superseded_by"] for row in rows}
+    cache.put(key, (ids, successors), ids.nbytes + 150 * len(successors) + 500)
+    return successors
+
+
+def _apply_later_withdrawals(at_cutoff: Mapping[int, int], snapshot: SnapshotView) -> dict[int, int]:
+    """Update the successors known at the cutoff by the withdrawals past it; keep the newest `MAX_REPLACED`."""
+    successors = dict(at_cutoff)
     for seq, (scope_id, successor) in snapshot.hidden.replaced.items():
         if successor is None:
             successors.pop(seq, None)

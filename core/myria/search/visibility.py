@@ -77,7 +77,7 @@ class Hidden:
             until they are withdrawn.
         returned: events at or below the cutoff that were restored since, ascending: no tree holds them yet.
         places: by scope, the moments (ascending) of the events that trees may hold and that must not be shown.
-        replaced: by event that a withdrawal past the floor names, its scope, and its successor or None.
+        replaced: by event that a withdrawal past the snapshot's cutoff names, its scope, and its successor or None.
     """
 
     key: object = ()
@@ -145,7 +145,7 @@ def neutral(topic: Json) -> Json:
 def hidden_by(
     changes: Sequence[WithdrawalChange], key: object, *, cutoff: int, view: Visibility | None, with_superseded: bool
 ) -> Hidden:
-    """Work out what a request must hide from the withdrawals past a snapshot's floor.
+    """Work out what a request must hide from the withdrawals past a snapshot's cutoff.
 
     Args:
         changes: in the order of their numbers; an event's last one decides.

@@ -65,7 +65,7 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, sough
             scopes={scope.scope_id: scope.participants for scope in page.result.scopes},
             cutoff=page.result.snapshot.cutoff,
             fresh=True,
-            floor=page.result.snapshot.floor,
+            floor=page.result.snapshot.cutoff,
         ),
         found=answer_hits[:MOST_IN_ANSWER],
         further=further,

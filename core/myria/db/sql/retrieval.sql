@@ -5,10 +5,9 @@
 -- memberships: in how many scopes each driver of $3 is, in their order.
 SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
        newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq, t.created_at AS tenant_since,
-       floor.by_event_seq AS withdrawn_floor,
-       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn,
+       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > built.cutoff) AS withdrawn,
        coalesce((SELECT w.by_event_seq FROM myria.withdrawn w WHERE w.tenant_id = $1
-                 ORDER BY w.by_event_seq LIMIT 1) <= floor.by_event_seq, false) AS withdrawn_before,
+                 ORDER BY w.by_event_seq LIMIT 1) <= built.cutoff, false) AS withdrawn_before,
        coalesce((SELECT k.ends_at FROM myria.note_looks k WHERE k.tenant_id = $1 AND k.ends_at IS NOT NULL
                  ORDER BY k.ends_at LIMIT 1) <= CASE WHEN $2::timestamptz IS NULL THEN now() ELSE $2 END, false)
            AS notes_may_have_ended,
@@ -24,11 +23,11 @@ LEFT JOIN LATERAL (
 ) newest ON true
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
-CROSS JOIN LATERAL (SELECT CASE WHEN s.cutoff IS NULL THEN 0 ELSE s.cutoff END AS by_event_seq) floor;
+CROSS JOIN LATERAL (SELECT CASE WHEN s.cutoff IS NULL THEN 0 ELSE s.cutoff END AS cutoff) built;
 
 -- name: snapshot_of_cursor
 -- The snapshot a cursor names, while it is kept.
-SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, s.cutoff AS withdrawn_floor,
+SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid,
        (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > s.cutoff) AS withdrawn,
        coalesce((SELECT w.by_event_seq FROM myria.withdrawn w WHERE w.tenant_id = $1
                  ORDER BY w.by_event_seq LIMIT 1) <= s.cutoff, false) AS withdrawn_before
@@ -74,7 +73,7 @@ CROSS JOIN LATERAL (
 WHERE newest.reason <> ALL ($3::text[]) AND e.internal;
 
 -- name: superseded
--- The events of scopes that were superseded up to the snapshot's floor ($3) and still are: its trees do not hold them.
+-- The events of scopes that were superseded up to the snapshot's cutoff ($3) and still are: its trees do not hold them.
 SELECT named.event_seq
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
@@ -89,7 +88,7 @@ CROSS JOIN LATERAL (
 WHERE newest.reason = 'superseded' AND newest.by_event_seq <= $3;
 
 -- name: replaced
--- The events of scopes that were superseded at a floor ($3), each with what replaced it: the newest $4 of them.
+-- The events of scopes that were superseded at a cutoff ($3), each with what replaced it: the newest $4 of them.
 SELECT named.event_seq, newest.superseded_by
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
