@@ -1,4 +1,4 @@
-"""The exact cutoff (trap 1), and the beginning of a build."""
+"""The exact cutoff (rule 2 of docs/architecture.md), and the beginning of a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases and fences: who lost a task, or a build, cannot commit (trap 14)."""
+"""Leases and fences: who lost a task, or a build, cannot commit (rule 10 of docs/architecture.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A build killed anywhere, any number of times, ends in one published snapshot or none (trap 14)."""
+"""A build killed anywhere, any number of times, ends in one published snapshot or none."""
 
 from __future__ import annotations
 

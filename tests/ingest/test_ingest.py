@@ -171,7 +171,7 @@ async def test_a_refused_event_fails_alone(database: Database) -> None:
 
 
 async def test_an_append_waits_for_a_build_that_reads_its_cutoff(database: Database) -> None:
-    """While the append lock is held exclusively no sequence number is allocated (trap 1)."""
+    """While the append lock is held exclusively no sequence number is allocated."""
     async with Pool(database.server_dsn) as pool:
         ingest = event_log(pool)
         await ingest.append_events("default", [event("warm")])

@@ -1,4 +1,4 @@
-"""The same events give the same tree on every machine (trap 11)."""
+"""The same events give the same tree on every machine (rule 7 of docs/architecture.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identities depend on what they name, and on nothing else (§7.3, trap 3)."""
+"""Identities depend on what they name, and on nothing else (§7.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incremental equals full: any split of a log into builds, any order of arrival (trap 11)."""
+"""Incremental equals full: any split of a log into builds, any order of arrival (rule 7 of docs/architecture.md)."""
 
 from __future__ import annotations
 

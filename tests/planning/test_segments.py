@@ -1,4 +1,4 @@
-"""Unit boundaries are local, and no unit is a single event without need (trap 11)."""
+"""Unit boundaries are local, and no unit is a single event without need (rule 7 of docs/architecture.md)."""
 
 from __future__ import annotations
 

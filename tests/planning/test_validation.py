@@ -181,7 +181,7 @@ def test_each_rule_names_what_breaks_it(rule: str) -> None:
 
 
 def test_internal_events_are_refused_in_leaves() -> None:
-    """An internal event in a leaf is a breach, and outside one it is none (trap 7)."""
+    """An internal event in a leaf is a breach, and outside one it is none."""
     assert {violation.rule for violation in validate(with_event(internal=True))} == {"no_private_refs_in_shared"}
     extra = SourceEvent(event_seq=999, event_id="evt_inner", participants=SCOPE, internal=True)
     assert validate(replace(sound(), events=[*sound().events, extra])) == []

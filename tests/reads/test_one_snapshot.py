@@ -1,4 +1,4 @@
-"""One snapshot per request: nobody who reads during publishes and rollbacks sees a mixed answer (§14.3, trap 9)."""
+"""One snapshot per request: nobody who reads during publishes and rollbacks sees a mixed answer (§14.3)."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ async def test_after_a_rollback_the_tail_holds_what_was_covered(memory: Memory, 
 
 
 async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory, database: Database) -> None:
-    """Triggers that are due a hundred times over start no build while a rollback pauses them; then they do (trap 9)."""
+    """Triggers that are due a hundred times over start no build while a rollback pauses them; then they do."""
     settings = replace(
         Settings(),
         builder=BuilderSettings(

@@ -1,4 +1,4 @@
-"""Every read uses index conditions: as the serving role, under row-level security, no scan of a tenant (trap 13)."""
+"""Every read uses index conditions: as the serving role, under row-level security, no scan of a tenant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log is the only truth: the same events give the same trees, anywhere, in any order and builds (trap 11)."""
+"""The log is the only truth: the same events give the same trees, anywhere, in any order and builds."""
 
 from __future__ import annotations
 

@@ -24,9 +24,7 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
     status, said = compared()
     assert (status, "gone:" in said) == (0, False), said
 
-    settings.write_text(
-        settings.read_text("utf-8").replace("- `port` (integer 0..65535; `8321`)", "- `port` (`1`)"), "utf-8"
-    )
+    settings.write_text(settings.read_text("utf-8").replace("- `port` (0..65535; `8321`)", "- `port` (`1`)"), "utf-8")
     tools.write_text(tools.read_text("utf-8").replace("- `channel` (required)", "- `canal` (required)"), "utf-8")
     routes.write_text(routes.read_text("utf-8").replace('"/search"', '"/found"'), "utf-8")
     status, said = compared()

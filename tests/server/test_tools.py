@@ -161,7 +161,7 @@ async def test_every_protocol_version_calls_tools(served: Served, version: str |
 
 
 async def test_an_event_of_others_looks_absent(served: Served) -> None:
-    """Trap 6: forbidden and absent answer alike."""
+    """Forbidden and absent answer alike."""
     stored = await served.call("append_event", event())
     asked = {"event_id": stored.content["event_id"], "participants": ["stranger"]}
     forbidden = await served.call("get_event", asked)

@@ -1,4 +1,4 @@
-"""Which events count toward an automatic build: only those that no build has tried (trap 9)."""
+"""Which events count toward an automatic build: only those that no build has tried."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class MigrateSettings(Section):
 
     wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
     """How long `myria serve`, `myria operate` and `myria build` wait for another process to migrate. 0: operator and
-    build end at once, and a server answers `schema_outdated` meanwhile."""
+    build end at once."""
 
 
 @section

@@ -26,8 +26,7 @@ class NotesSettings(Section):
     session_idle_s: Annotated[int, Field(ge=60, le=86_400 * 365)] = 3600
     """Time after a session's last note at which the session ends, and its own notes expire."""
     consolidate_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 300.0
-    """How often the control plane withdraws expired notes and merges equal ones. 0: never. Recall leaves out expired
-    notes anyway."""
+    """How often the control plane withdraws expired notes and merges equal ones. 0: never."""
     consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Most notes of a tenant in one run."""
     evaluate: bool = False
@@ -93,8 +92,8 @@ class BuilderSettings(Section):
     max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
     """Waiting events that start a build; internal ones do not count. 0: never."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    """Shortest time between a tenant's builds that max_unindexed_events starts. It does not hold while the tail is as
-    long as everything in topics."""
+    """Shortest time between a tenant's builds that max_unindexed_events starts, unless the tail is as long as
+    everything in topics."""
     time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.1
     """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins 90 s later. 1: no
     pause."""
@@ -104,7 +103,7 @@ class BuilderSettings(Section):
     """Share of time for builds while the tail is that long."""
     full_rebuild_schedule: str | None = None
     """When to rebuild every tenant in full: a cron expression in UTC, such as `0 3 * * SUN`. It finds rows changed by
-    hand. A missed time is made up for once. Unset: never."""
+    hand. Unset: never."""
     auto_publish: bool = True
     """Whether a valid snapshot is published at once. False holds it until `myria publish`."""
     allow_manual_trigger: bool = True
@@ -210,14 +209,13 @@ class RetrievalSettings(Section):
     cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
     """How long a cursor surely works. Keep retention.min_archived_s at least as long."""
     answer_bytes: Annotated[int, Field(ge=16 * 1024, le=1 << 30)] = 1024 * 1024
-    """Largest answer of a query or list as JSON, whatever `limit` says; the next page has the rest. A request gets at
-    most four times this or ingest.payload_bytes, then `answer_too_large`. A process holds sixteen times this of unread
-    answers, half for one tenant, then `overloaded`."""
+    """Largest answer of a query or list as JSON; the next page has the rest. A request gets at most four times this or
+    ingest.payload_bytes, then `answer_too_large`. A process holds sixteen times this of unread answers, half for one
+    tenant, then `overloaded`."""
     ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that rank."""
     reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Reads at once per process, of at most postgres.pool_size connections; credentials take turns. More than two per
-    core rarely helps."""
+    """Reads at once per process; credentials take turns. More than two per core rarely helps."""
     heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
     """Heavy reads at once: thousands of scopes, or more than 20,000 events to rank."""
 
@@ -251,8 +249,7 @@ class OperatorSettings(Section):
     namespace: str = ""
     """The namespace to watch and change. Empty: that of the pod or of the kubeconfig's context."""
     deployment: str = ""
-    """Name of the operator's own Deployment. If it was deleted when the operator ends, running builds end too. Empty:
-    they go on."""
+    """Name of the operator's own Deployment. If it was deleted when the operator ends, running builds end too."""
     pod_template: str = "/etc/myria/pod-template.yaml"
     """File with the PodTemplate of build pods."""
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 4
@@ -274,7 +271,7 @@ class OperatorSettings(Section):
     keep_failed: Annotated[int, Field(ge=0, le=100_000)] = 20
     """The same for failed ones."""
     sweep_s: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
-    """How often the operator compares all resources, Jobs and builds, to find what a lost watch or a crash left."""
+    """How often the operator compares all resources, Jobs and builds."""
     poll_s: Annotated[float, Field(ge=0.05, le=60)] = 1.0
     """How often the operator looks for changed builds and requests."""
     workers: Annotated[int, Field(ge=1, le=256)] = 8

@@ -142,8 +142,7 @@ class SecondLookSettings(Section):
     section_name: ClassVar[str] = "second_look"
 
     model: Literal["off", "endpoint", "llm"] = "off"
-    """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm. It receives questions and texts of
-    hits."""
+    """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm."""
     template: str | None = None
     """JSON file with the constant part of every request to the endpoint, as llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"

@@ -97,13 +97,13 @@ class McpSettings(Section):
     back)."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers to accept beside loopback: `name` (any port), `name:port`, `*.domain`, `*`. Needed behind a Service
-    or Ingress, and for `host.docker.internal`."""
+    or Ingress."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call from a browser, such as `https://app.example.com`, or `*`. Empty: none."""
     body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 4 * 1024 * 1024
     """Largest request body. It holds a batch of 500 events of 8 KiB, but not of the largest payload."""
     body_values: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
-    """Most members and elements in the JSON of one request. They take far more memory than their text does."""
+    """Most members and elements in the JSON of one request. They take far more memory than their text."""
     compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
     """Smallest answer to compress (gzip) for clients that accept it. 0: none."""
     legacy_sse: bool = False
@@ -118,8 +118,7 @@ class McpSettings(Section):
     linger_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
     """Time for which `myria serve` serves on after SIGTERM, while /readyz fails. Ctrl-C or a second signal skip it."""
     ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Time for which /readyz succeeds without the database, so that a short failover takes no process out of
-    service."""
+    """Time for which /readyz succeeds without the database, to survive a short failover."""
     stdio_builds: bool = True
     """Whether `myria serve --stdio` on a data folder also builds while no other process does."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
@@ -151,16 +150,14 @@ class AuthSettings(Section):
     local_participants: tuple[str, ...] = ("agent", "me")
     """Participants of a call that names none, in mode `none`."""
     append_others: AppendOthers = "patterns"
-    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`. `anyone`
-    reveals nothing, but puts events before people for whom the key does not speak."""
+    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`."""
     requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
-    """Requests per second of a credential without its own `--rate`, per process, in bursts of two seconds' worth.
-    Unset: any."""
+    """Requests per second of a credential without its own `--rate`, per process. Unset: any."""
     concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
     """Requests at once of a credential without its own `--concurrency`, per process. Unset: any."""
     tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
-    """Events per second of a tenant without its own number (`myria tenant set`), per process, in bursts of two seconds'
-    worth; then `quota_exceeded`. Unset: any."""
+    """Events per second of a tenant without its own number (`myria tenant set`), per process; then `quota_exceeded`.
+    Unset: any."""
     tenant_bytes_stored: Annotated[int | None, Field(ge=1, le=1 << 60)] = None
     """Payload bytes of a tenant without its own number (`myria tenant set`); then `storage_quota_exceeded`. Unset:
     any."""
@@ -231,8 +228,8 @@ class AgentSettings(Section):
     """Text of an answer: `lines` for a model, or `json`. A call chooses by `format`. Clients without structured content
     get `json`."""
     pool: bool = True
-    """Whether all agents of a caller share the notes without an agentId (or with `default`). False: each call names its
-    agent, and reads only that agent's notes."""
+    """Whether all agents of a caller share the notes without an agentId. False: each call names its agent, and reads
+    only that agent's notes."""
     redaction_kinds: tuple[Kind, ...] = ("email", "phone")
     """What to redact from notes beside redaction.kinds or the tenant's own."""
 
