@@ -26,7 +26,6 @@ from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.api.memtrace.handlers import MemtraceApi
 from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
 from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP, served_faces
@@ -199,7 +198,7 @@ def build_app(
             for path, tool in TURNS_OVER_HTTP.items():
                 at[path] = guarded(PlainCallEndpoint(plain, tool, bodies=bodies, answers=answers), plain)
         if api_name == "rest":
-            routes = RestEndpoint(plain, MemtraceApi(memory, settings), access=access, bodies=bodies, answers=answers)
+            routes = RestEndpoint(plain, memory, settings, access=access, bodies=bodies, answers=answers)
             at[REST_PREFIX] = below[REST_PREFIX + "/"] = guarded(routes, plain)
         if api_name == "agent" and mcp.legacy_sse:
             legacy = LegacyTransport(server, api, guarded, bodies)

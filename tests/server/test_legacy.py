@@ -17,7 +17,7 @@ from mcp.client.sse import sse_client
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
-from myria_server.api.results import CallResult
+from myria_server.api.api_call import CallResult
 from myria_server.http import sse as legacy
 from myria_server.mcp.toolbox import Toolbox
 from tests.server.wire import Served, serving

@@ -61,7 +61,7 @@ class Page:
     room: Room
 
 
-class Answering:
+class Handler:
     """Makes answers of what searches find.
 
     Args:

@@ -16,7 +16,7 @@ from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.index.embeddings.choosing import configured
 from myria.log.masks import Masks
-from myria.search.answers import Answering, Page, Within, degraded
+from myria.search.answers import Handler, Page, Within, degraded
 from myria.search.cache import ByteCache
 from myria.search.found import EventFinder
 from myria.search.handles import Handles
@@ -71,7 +71,7 @@ class Retrieval:
             vectors=vectors,
             look=self.look,
         )
-        self._answering = Answering(
+        self._answering = Handler(
             self._search,
             self._paths,
             self._subjects,

@@ -6,21 +6,23 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
 
 from myria.access.principal import Face, Principal, Role
 from myria.log.limits import Limits
 from myria.settings import NameStyle, Profile, Settings
 from myria_server.api import answers
+from myria_server.api.api_call import Handler, Json
 from myria_server.api.core import erasing, inputs
+from myria_server.api.core import handlers as core
 from myria_server.api.memento import answer_schemas as agent_answers
-from myria_server.api.memento import input_schemas as agent_inputs
+from myria_server.api.memento import insight, notes, recalling, sessions
+from myria_server.api.memtrace import handlers as memtrace
 from myria_server.api.memtrace import schemas as rest
 from myria_server.api.schemas import published_schema, schema_of_any
-from myria_server.api.turns import schemas as turns
+from myria_server.api.turns import handlers as turns
+from myria_server.api.turns import schemas as turn_schemas
 from myria_server.api.without_read import open_model
-
-Json = dict[str, Any]
 
 PREFIX = "myria"
 
@@ -48,6 +50,7 @@ class Tool:
     """One tool.
 
     `name` is without prefix; `description` may have the field `{batch_events}` (see the function `description`).
+    `handler` answers it; where it `reads_arguments` itself, it gets them as they were sent, and else as their model.
     `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
     `faces` are the APIs that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
@@ -59,6 +62,7 @@ class Tool:
     name: str
     title: str
     description: str
+    handler: Handler
     arguments: type[inputs.Input]
     answer: type[answers.Answer]
     profile: Profile = "core"
@@ -70,6 +74,7 @@ class Tool:
     refusal: type[answers.Answer] = answers.Refusal
     role: Role | None = None
     finds_by: tuple[str, ...] = ()
+    reads_arguments: bool = False
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -112,403 +117,135 @@ class Tool:
         return self.plain() if style == "plain" else self.dotted()
 
 
-_PARTICIPANTS_RULE = "You see only what you and all the participants you name may see."
+def _tool(handler: Handler, *, arguments: type[inputs.Input] | None = None, **more: Any) -> Tool:
+    """Return the tool that a function answers: it has its name, its docstring, and the model of its `request`.
 
-_agent_tool = partial(Tool, refusal=agent_answers.AgentRefusal, faces=("agent",))
-_turns_tool = partial(Tool, refusal=turns.TurnRefusal, faces=("turns",))
-_rest_tool = partial(Tool, refusal=rest.RestRefusal, faces=("rest",))
-_admin_tool = partial(Tool, profile="admin", faces=("admin",))
+    Args:
+        arguments: the model of the arguments, where the function reads them itself.
+    """
+    return Tool(
+        name=handler.__name__,
+        description=" ".join((handler.__doc__ or "").split()),
+        handler=handler,
+        arguments=arguments or get_type_hints(handler)["request"],
+        reads_arguments=arguments is not None,
+        **more,
+    )
+
+
+_status_tool = partial(_tool, profile="observe", faces=("core", "admin"))
+_agent_tool = partial(_tool, refusal=agent_answers.AgentRefusal, faces=("agent",))
+_turns_tool = partial(_tool, refusal=turn_schemas.TurnRefusal, faces=("turns",))
+_rest_tool = partial(_tool, refusal=rest.RestRefusal, faces=("rest",))
+_admin_tool = partial(_tool, profile="admin", faces=("admin",))
 _erasing_tool = partial(_admin_tool, role="erase")
 
 TOOLS: tuple[Tool, ...] = (
-    Tool(
-        name="append_event",
+    _tool(
+        core.append_event,
         title="Remember one event",
-        description="Append one event (message, tool result, task update, marker) to the memory. It can be found at "
-        "once. Give a source_event_key to make retries safe. Name in supersedes what it replaces.",
         arguments=inputs.AppendInput,
         answer=answers.Appended,
         changes=True,
         repeatable=False,
     ),
-    Tool(
-        name="append_events",
+    _tool(
+        core.append_events,
         title="Remember several events",
-        description="Append up to {batch_events} events, all or none, in the given order.",
         arguments=inputs.EventsInput,
         answer=answers.AppendedBatch,
         changes=True,
         repeatable=False,
     ),
-    Tool(
-        name="withdraw_events",
-        title="Forget events",
-        description="Take events out of every answer, now and in old snapshots. They can be restored.",
-        arguments=inputs.WithdrawInput,
-        answer=answers.Withdrawn,
-        changes=True,
-        replaces=True,
-    ),
-    Tool(
-        name="restore_events",
-        title="Restore events",
-        description="Bring withdrawn events back into answers.",
-        arguments=inputs.RestoreInput,
-        answer=answers.Withdrawn,
-        changes=True,
-    ),
-    Tool(
-        name="query_event_nodes",
-        title="Find events",
-        description="Find the events that match a question best, as a tree of event nodes with payloads. "
-        "Without a query: the most recent. " + _PARTICIPANTS_RULE,
-        arguments=inputs.EventNodesInput,
-        answer=answers.Tree,
-        lean=answers.LeanTree,
-    ),
-    Tool(
-        name="query_references",
-        title="Find topics and references",
-        description="Find what matches a question as a tree of topics with summaries and references to events, "
-        "fresh events included. " + _PARTICIPANTS_RULE,
-        arguments=inputs.ReferencesInput,
-        answer=answers.Tree,
-        lean=answers.LeanTree,
-    ),
-    Tool(
-        name="get_event",
-        title="Look up one event",
-        description="Fetch exactly one event by its event_id. " + _PARTICIPANTS_RULE,
-        profile="observe",
-        arguments=inputs.EventLookupInput,
-        answer=answers.EventAnswer,
-    ),
-    Tool(
-        name="get_topic",
-        title="Look up one topic",
-        description="Fetch exactly one topic of the active snapshot by its topic_id. " + _PARTICIPANTS_RULE,
-        profile="observe",
-        arguments=inputs.TopicLookupInput,
-        answer=answers.TopicAnswer,
-    ),
-    Tool(
-        name="get_active_snapshot",
-        title="Show the active snapshot",
-        description="Metadata of the snapshot that is served now, or null before the first build.",
-        profile="observe",
-        faces=("core", "admin"),
-        arguments=inputs.NothingInput,
-        answer=answers.ActiveSnapshot,
-    ),
-    Tool(
-        name="list_snapshots",
-        title="List snapshots",
-        description="The snapshots kept, newest first.",
-        profile="observe",
-        faces=("core", "admin"),
-        arguments=inputs.SnapshotsInput,
-        answer=answers.Snapshots,
-    ),
-    Tool(
-        name="get_snapshot_status",
-        title="Show build status",
-        description="How many events wait to be indexed, whether a build runs, how the last one ended.",
-        profile="observe",
-        faces=("core", "admin"),
-        arguments=inputs.NothingInput,
-        answer=answers.Status,
-    ),
+    _tool(core.withdraw_events, title="Forget events", answer=answers.Withdrawn, changes=True, replaces=True),
+    _tool(core.restore_events, title="Restore events", answer=answers.Withdrawn, changes=True),
+    _tool(core.query_event_nodes, title="Find events", answer=answers.Tree, lean=answers.LeanTree),
+    _tool(core.query_references, title="Find topics and references", answer=answers.Tree, lean=answers.LeanTree),
+    _tool(core.get_event, title="Look up one event", answer=answers.EventAnswer, profile="observe"),
+    _tool(core.get_topic, title="Look up one topic", answer=answers.TopicAnswer, profile="observe"),
+    _status_tool(core.get_active_snapshot, title="Show the active snapshot", answer=answers.ActiveSnapshot),
+    _status_tool(core.list_snapshots, title="List snapshots", answer=answers.Snapshots),
+    _status_tool(core.get_snapshot_status, title="Show build status", answer=answers.Status),
+    _agent_tool(notes.remember, title="Remember", answer=agent_answers.RememberAnswer, changes=True),
+    _agent_tool(notes.batch_remember, title="Remember several", answer=agent_answers.BatchRememberAnswer, changes=True),
+    _agent_tool(recalling.recall, title="Recall", answer=agent_answers.RecallAnswer),
     _agent_tool(
-        name="remember",
-        title="Remember",
-        description="Keep a fact, decision, preference, procedure or error for later conversations. Only content is "
-        "needed. scope session: forgotten when sessionId ends. isAnchor: never fades. supersedes: ids it replaces.",
-        arguments=agent_inputs.RememberInput,
-        answer=agent_answers.RememberAnswer,
-        changes=True,
-    ),
-    _agent_tool(
-        name="batch_remember",
-        title="Remember several",
-        description="Keep up to 200 notes at once; each is kept or refused by itself.",
-        arguments=agent_inputs.BatchRememberInput,
-        answer=agent_answers.BatchRememberAnswer,
-        changes=True,
-    ),
-    _agent_tool(
-        name="recall",
-        title="Recall",
-        description="Find what is remembered, before you answer. Lines end in ids. topic, type and minImportance leave "
-        "only notes.",
-        arguments=agent_inputs.RecallInput,
-        answer=agent_answers.RecallAnswer,
-    ),
-    _agent_tool(
-        name="forget",
+        notes.forget,
         title="Forget",
-        description="Take notes out of memory by id, or all of a topic, or what a text finds (list them by dryRun "
-        "first). restore undoes it.",
-        arguments=agent_inputs.ForgetInput,
         answer=agent_answers.ForgetAnswer,
         changes=True,
         replaces=True,
         finds_by=("topic", "text"),
     ),
+    _agent_tool(notes.restore, title="Restore", answer=agent_answers.RestoreAnswer, changes=True),
+    _agent_tool(notes.amend, title="Amend", answer=agent_answers.AmendAnswer, changes=True),
+    _agent_tool(sessions.context, title="Begin a session", answer=agent_answers.ContextAnswer),
+    _agent_tool(sessions.reflect, title="End a session", answer=agent_answers.ReflectAnswer, changes=True),
+    _agent_tool(sessions.memory_consolidate, title="Consolidate", answer=agent_answers.ConsolidateAnswer, changes=True),
+    _agent_tool(notes.link, title="Link", answer=agent_answers.LinkAnswer, changes=True),
+    _agent_tool(insight.graph_explore, title="Explore causes", answer=agent_answers.GraphExploreAnswer),
+    _agent_tool(insight.fragment_history, title="Show a note's history", answer=agent_answers.HistoryAnswer),
+    _agent_tool(insight.memory_stats, title="Count notes", answer=agent_answers.StatsAnswer),
     _agent_tool(
-        name="restore",
-        title="Restore",
-        description="Bring a forgotten note or raw event back, by its id or handle.",
-        arguments=agent_inputs.NamedInput,
-        answer=agent_answers.RestoreAnswer,
-        changes=True,
-    ),
-    _agent_tool(
-        name="amend",
-        title="Amend",
-        description="Correct a note: a new version under the same id.",
-        arguments=agent_inputs.AmendInput,
-        answer=agent_answers.AmendAnswer,
-        changes=True,
-    ),
-    _agent_tool(
-        name="context",
-        title="Begin a session",
-        description="What to know when a session begins: core memory, this session's notes, open questions.",
-        arguments=agent_inputs.ContextInput,
-        answer=agent_answers.ContextAnswer,
-    ),
-    _agent_tool(
-        name="reflect",
-        title="End a session",
-        description="Keep what a session came to, for later ones, and end it.",
-        arguments=agent_inputs.ReflectInput,
-        answer=agent_answers.ReflectAnswer,
-        changes=True,
-    ),
-    _agent_tool(
-        name="memory_consolidate",
-        title="Consolidate",
-        description="Let expired notes go, merge those that say the same, list stale ones: of what you see.",
-        arguments=agent_inputs.AgentInput,
-        answer=agent_answers.ConsolidateAnswer,
-        changes=True,
-    ),
-    _agent_tool(
-        name="link",
-        title="Link",
-        description="Link two notes.",
-        arguments=agent_inputs.LinkInput,
-        answer=agent_answers.LinkAnswer,
-        changes=True,
-    ),
-    _agent_tool(
-        name="graph_explore",
-        title="Explore causes",
-        description="Follow caused_by, resolved_by and part_of links from a note.",
-        arguments=agent_inputs.GraphExploreInput,
-        answer=agent_answers.GraphExploreAnswer,
-    ),
-    _agent_tool(
-        name="fragment_history",
-        title="Show a note's history",
-        description="Earlier versions of a note, and what replaced it.",
-        arguments=agent_inputs.NamedInput,
-        answer=agent_answers.HistoryAnswer,
-    ),
-    _agent_tool(
-        name="memory_stats",
-        title="Count notes",
-        description="How many notes of each type and tier are kept.",
-        arguments=agent_inputs.AgentInput,
-        answer=agent_answers.StatsAnswer,
-    ),
-    _agent_tool(
-        name="tool_feedback",
+        insight.tool_feedback,
         title="Say how an answer was",
-        description="Say whether an answer of a tool was relevant and sufficient.",
-        arguments=agent_inputs.FeedbackInput,
         answer=agent_answers.FeedbackAnswer,
         changes=True,
         repeatable=False,
     ),
+    _turns_tool(turns.memory_before_turn, title="Prepare a turn", answer=turn_schemas.PreparedAnswer),
+    _turns_tool(turns.memory_after_turn, title="Keep a turn", answer=turn_schemas.DoneAnswer, changes=True),
+    _turns_tool(turns.memory_run_turn, title="Run a turn", answer=turn_schemas.RunTurnAnswer, changes=True),
+    _turns_tool(turns.memory_run_maintenance, title="Maintain a session", answer=turn_schemas.DoneAnswer, changes=True),
     _turns_tool(
-        name="memory_before_turn",
-        title="Prepare a turn",
-        description="What to put into the prompt before a turn: recalled memory, earlier items, what is said now.",
-        arguments=turns.BeforeTurnInput,
-        answer=turns.PreparedAnswer,
-    ),
-    _turns_tool(
-        name="memory_after_turn",
-        title="Keep a turn",
-        description="Keep what went in and came out of a turn, once: a repeat of its turn_id changes nothing.",
-        arguments=turns.AfterTurnInput,
-        answer=turns.DoneAnswer,
-        changes=True,
-    ),
-    _turns_tool(
-        name="memory_run_turn",
-        title="Run a turn",
-        description="Both in one tool: first it prepares a turn and gives an operation_token; called again with that "
-        "and output_items, it keeps the turn.",
-        arguments=turns.RunTurnInput,
-        answer=turns.RunTurnAnswer,
-        changes=True,
-    ),
-    _turns_tool(
-        name="memory_run_maintenance",
-        title="Maintain a session",
-        description="Let what has expired go. It happens by itself too.",
-        arguments=turns.MaintenanceInput,
-        answer=turns.DoneAnswer,
-        changes=True,
-    ),
-    _turns_tool(
-        name="memory_list_dir_with_abstract",
-        title="Show what a session holds",
-        description="The session's memory as directories, each with what is in it.",
-        arguments=turns.ListDirInput,
-        answer=turns.ListDirAnswer,
+        turns.memory_list_dir_with_abstract, title="Show what a session holds", answer=turn_schemas.ListDirAnswer
     ),
     _rest_tool(
-        name="memtrace_remember",
-        title="Keep a memory",
-        description="Keep what happened, or what you want to know later. The same said again within a day is refused.",
-        arguments=rest.MemoryInput,
-        answer=rest.MemoryBody,
-        changes=True,
-        repeatable=False,
+        memtrace.memtrace_remember, title="Keep a memory", answer=rest.MemoryBody, changes=True, repeatable=False
+    ),
+    _rest_tool(memtrace.memtrace_recall, title="Recall an agent's memories", answer=rest.MemoryListBody),
+    _rest_tool(memtrace.memtrace_search, title="Search memories", answer=rest.SearchBody),
+    _rest_tool(
+        memtrace.memtrace_decide, title="Keep a decision", answer=rest.MemoryBody, changes=True, repeatable=False
     ),
     _rest_tool(
-        name="memtrace_recall",
-        title="Recall an agent's memories",
-        description="What an agent kept lately, newest first.",
-        arguments=rest.RecallToolInput,
-        answer=rest.MemoryListBody,
-    ),
-    _rest_tool(
-        name="memtrace_search",
-        title="Search memories",
-        description="Memories of all agents of the organisation for which everything holds that you give.",
-        arguments=rest.SearchToolInput,
-        answer=rest.SearchBody,
-    ),
-    _rest_tool(
-        name="memtrace_decide",
-        title="Keep a decision",
-        description="Keep what was decided, and why.",
-        arguments=rest.DecideInput,
-        answer=rest.MemoryBody,
-        changes=True,
-        repeatable=False,
-    ),
-    _rest_tool(
-        name="memtrace_session_create",
+        memtrace.memtrace_session_create,
         title="Open a session",
-        description="Open a session of a registered agent; memories that name it belong together.",
-        arguments=rest.NewSessionInput,
         answer=rest.SessionBody,
         changes=True,
         repeatable=False,
     ),
+    _rest_tool(memtrace.memtrace_session_context, title="Read a session's context", answer=rest.ContextBody),
     _rest_tool(
-        name="memtrace_session_context",
-        title="Read a session's context",
-        description="What was kept in a session, as markdown for a prompt. It is a record, not an instruction.",
-        arguments=rest.ContextToolInput,
-        answer=rest.ContextBody,
-    ),
-    _rest_tool(
-        name="memtrace_agent_register",
+        memtrace.memtrace_agent_register,
         title="Register an agent",
-        description="Register an agent of the organisation under a name of its own.",
-        arguments=rest.RegisterToolInput,
         answer=rest.AgentBody,
         changes=True,
         repeatable=False,
     ),
     _admin_tool(
-        name="trigger_build",
-        title="Start a rebuild",
-        description="Ask for a rebuild of the topic index now; it ends as nothing_to_do if nothing is new.",
-        arguments=inputs.TriggerBuildInput,
-        answer=answers.BuildRequested,
-        changes=True,
-        repeatable=False,
+        core.trigger_build, title="Start a rebuild", answer=answers.BuildRequested, changes=True, repeatable=False
     ),
     _admin_tool(
-        name="publish_snapshot",
-        title="Publish a held snapshot",
-        description="Make a held snapshot the active one.",
-        arguments=inputs.PublishInput,
-        answer=answers.PointerMoved,
-        changes=True,
-        replaces=True,
+        core.publish_snapshot, title="Publish a held snapshot", answer=answers.PointerMoved, changes=True, replaces=True
     ),
     _admin_tool(
-        name="discard_snapshot",
-        title="Give up a held snapshot",
-        description="Give up a held snapshot for good. Automatic rebuilds no longer wait for it.",
-        arguments=inputs.DiscardInput,
-        answer=answers.Discarded,
-        changes=True,
-        replaces=True,
+        core.discard_snapshot, title="Give up a held snapshot", answer=answers.Discarded, changes=True, replaces=True
     ),
     _admin_tool(
-        name="rollback",
-        title="Roll back",
-        description="Make an earlier snapshot active again, at once. Automatic rebuilds pause until resumed.",
-        arguments=inputs.RollbackInput,
-        answer=answers.PointerMoved,
-        changes=True,
-        replaces=True,
-        repeatable=False,
+        core.rollback, title="Roll back", answer=answers.PointerMoved, changes=True, replaces=True, repeatable=False
     ),
-    _admin_tool(
-        name="resume_builds",
-        title="Resume automatic rebuilds",
-        description="End the pause of automatic rebuilds that a rollback began. What the rollback took away is built "
-        "again then.",
-        arguments=inputs.NothingInput,
-        answer=answers.Resumed,
-        changes=True,
-    ),
+    _admin_tool(core.resume_builds, title="Resume automatic rebuilds", answer=answers.Resumed, changes=True),
+    _erasing_tool(core.preview_erasure, title="Say what would be erased", answer=erasing.ErasurePreview),
     _erasing_tool(
-        name="preview_erasure",
-        title="Say what would be erased",
-        description="Count and list what an erasure would take, of the whole tenant; nothing is changed.",
-        arguments=erasing.PreviewErasureInput,
-        answer=erasing.ErasurePreview,
+        core.erase, title="Erase for good", answer=erasing.ErasureState, changes=True, replaces=True, repeatable=False
     ),
+    _erasing_tool(core.get_erasures, title="Show erasures", answer=erasing.ErasureStates, profile="observe"),
     _erasing_tool(
-        name="erase",
-        title="Erase for good",
-        description="Erase events and all that was made of them, in every snapshot. It cannot be undone. No answer "
-        "shows them from now on; removing goes on after the answer: follow it with get_erasures, and keep the receipt.",
-        arguments=erasing.EraseInput,
-        answer=erasing.ErasureState,
-        changes=True,
-        replaces=True,
-        repeatable=False,
-    ),
-    _erasing_tool(
-        name="get_erasures",
-        title="Show erasures",
-        description="How far erasures are, newest first.",
-        profile="observe",
-        arguments=erasing.ErasuresInput,
-        answer=erasing.ErasureStates,
-    ),
-    _erasing_tool(
-        name="get_erasure_receipt",
-        title="Fetch a receipt",
-        description="The receipt of an erasure that is done. Keep it whole: its key is kept nowhere else.",
-        arguments=erasing.ErasureReceiptInput,
-        answer=erasing.ErasureReceipt,
-        changes=True,
-        repeatable=False,
+        core.get_erasure_receipt, title="Fetch a receipt", answer=erasing.ErasureReceipt, changes=True, repeatable=False
     ),
 )
+"""In the order in which `tools/list` shows them."""
 
 
 def path_of(name: str) -> str:

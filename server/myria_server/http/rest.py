@@ -7,8 +7,9 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from myria.errors import AccessError, InvalidArgument, MethodNotAllowed, MyriaError
-from myria.log.fields import unknown_field
-from myria_server.api.memtrace.handlers import Asked, MemtraceApi, Route, match
+from myria.memory import Memory
+from myria.settings import Settings
+from myria_server.api.memtrace.handlers import Route, match, read_key, read_query, rest_call
 from myria_server.http.admission import Access
 from myria_server.http.exchange import ServedApi, headers_of, refuse, respond, respond_held
 from myria_server.mcp.answers import Answers
@@ -22,14 +23,23 @@ class RestEndpoint:
     """Answers requests that passed the checks before it, and whose whole body has arrived.
 
     Args:
-        rest: runs the routes.
         bodies: decodes request bodies.
         answers: counts the answers that the process holds.
     """
 
-    def __init__(self, api: ServedApi, rest: MemtraceApi, *, access: Access, bodies: Bodies, answers: Answers) -> None:
+    def __init__(
+        self,
+        api: ServedApi,
+        memory: Memory,
+        settings: Settings,
+        *,
+        access: Access,
+        bodies: Bodies,
+        answers: Answers,
+    ) -> None:
         self._api = api
-        self._rest = rest
+        self._memory = memory
+        self._settings = settings
         self._access = access
         self._bodies = bodies
         self._answers = answers
@@ -41,12 +51,8 @@ class RestEndpoint:
         try:
             route, entry_id = match(scope["method"], scope.get("raw_path") or scope["path"].encode())
             principal.need(route.roles, what=route.name)
-            route_request = Asked.of(
-                entry_id,
-                query=scope["query_string"],
-                body=await self._decode_body(route, body),
-                key=headers_of(scope).get(b"idempotency-key") if route.keyed else None,
-            )
+            parameters, fields = read_query(scope["query_string"]), await self._decode_body(route, body)
+            key = read_key(headers_of(scope).get(b"idempotency-key")) if route.keyed else None
         except AccessError as error:
             toolbox.metrics.request_done("rest", route.name, error.code, 0.0)
             self._access.note(scope, self._api, error)
@@ -59,17 +65,14 @@ class RestEndpoint:
             return
 
         async def work() -> dict[str, Any]:
-            """Refuse query parameters that the route has no model for, then run the route."""
-            if not route.query and route_request.query:
-                name = next(iter(route_request.query))
-                if any(name in model.model_fields for model in route.body):
-                    raise InvalidArgument(f"{name} belongs into the JSON body, not into the address", field=name)
-                raise unknown_field(name, ())
-            return await self._rest.answer(route, principal, route_request)
+            request = route.read(entry_id, parameters, fields)
+            call = rest_call(self._memory, self._settings, principal, entry_id=entry_id, key=key)
+            answer: dict[str, Any] = await route.handler(call, request)
+            return answer
 
-        noted_arguments = route_request.query if route_request.body is None else route_request.body
-        if "session" in route.name and route_request.entry_id and isinstance(noted_arguments, dict):
-            noted_arguments = {"session_id": route_request.entry_id, **noted_arguments}
+        noted_arguments = parameters if fields is None else fields
+        if "session" in route.name and entry_id and isinstance(noted_arguments, dict):
+            noted_arguments = {"session_id": entry_id, **noted_arguments}
         outcome = await toolbox.call_route(route, work, principal, noted_arguments, scope[ADDRESS_KEY])
         if outcome.is_error:
             await respond(send, outcome.status, outcome.body)

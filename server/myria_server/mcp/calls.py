@@ -1,4 +1,4 @@
-"""Answering `tools/call` over HTTP, whatever its protocol version and its shape.
+"""Handler `tools/call` over HTTP, whatever its protocol version and its shape.
 
 The SDK builds a transport, a connection, a dispatcher and several models for each request: 0.4 ms of CPU, several times
 what an append costs. So calls never reach it. What a well-formed call is, its own validators say, and what is refused
@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from myria.access.principal import Principal
 from myria.errors import BodyTooLarge
-from myria_server.api.results import CallResult
+from myria_server.api.api_call import CallResult
 from myria_server.mcp import requestlog
 from myria_server.mcp.messages import rpc_error
 from myria_server.mcp.toolbox import AddressOf, Toolbox

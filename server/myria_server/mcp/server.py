@@ -21,8 +21,8 @@ from mcp.server.lowlevel.server import Server
 from myria.access.principal import Face, Principal
 from myria.log.limits import Limits, limits_of
 from myria.settings import NameStyle, Settings
+from myria_server.api.api_call import REPORT
 from myria_server.api.memento.offered import listed_prompts, listed_resources, prompt_named, read_resource
-from myria_server.api.results import REPORT
 from myria_server.api.tools import Tool, description, input_schema, output_schema
 from myria_server.mcp.calls import TEXT_VERSIONS, unknown_tool
 from myria_server.mcp.toolbox import AddressOf, Toolbox

@@ -30,9 +30,10 @@ from myria.memory import Memory
 from myria.notes.answertext import ShownAnswer
 from myria.settings import Settings
 from myria_server.api.answers import Answer
-from myria_server.api.contracts import Handler, handlers_of, refusal_of
+from myria_server.api.api_call import CallResult, Json
+from myria_server.api.contracts import refusal_of, runner_of
+from myria_server.api.core.inputs import read
 from myria_server.api.memtrace.handlers import Route
-from myria_server.api.results import CallResult
 from myria_server.api.tools import PATH_OF, SWITCH_OF, TOOLS, Tool
 from myria_server.api.without_read import open_part
 from myria_server.mcp import requestlog
@@ -43,8 +44,6 @@ logger = logging.getLogger(__name__)
 
 _COPIES_OVER_MCP = 3
 """How many times its bytes an answer takes over MCP at most: as JSON, and as a text in which half may be escapes."""
-
-Json = dict[str, Any]
 
 AddressOf = Callable[[], str]
 """Returns the address of a caller; called only for the few calls that are recorded with it."""
@@ -78,16 +77,12 @@ class Toolbox:
         self._append_deadline = settings.mcp.append_deadline_s + 1.0
         self._read_deadline = settings.mcp.request_deadline_s
         self._name_style = settings.mcp.tool_names
+        self._zone = settings.service.zone
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
-        handlers = handlers_of(face, memory, settings, metrics)
-        self._entries: dict[str, tuple[Tool, Handler | None, float]] = {}
-        """By every name of a tool: the tool, its handler (None: not offered here), and its deadline in seconds."""
-        for tool in TOOLS:
-            deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
-            entry = (tool, handlers[tool.name] if tool in self.offered else None, deadline)
-            for name in (tool.name, tool.dotted(), tool.plain()):
-                self._entries[name] = entry
+        self._run = runner_of(face, memory, settings, metrics)
+        self._tools = {name: tool for tool in TOOLS for name in (tool.name, tool.dotted(), tool.plain())}
+        """All tools by every name of theirs, offered here or not."""
 
     def refusal(self, error: MyriaError) -> CallResult:
         """Return the outcome of a refused call, in the form of this API's contract."""
@@ -97,11 +92,11 @@ class Toolbox:
 
     def knows(self, name: str) -> bool:
         """Tell whether a tool has this name, in any of its styles, offered here or not."""
-        return name in self._entries
+        return name in self._tools
 
     def count(self, name: str, code: str) -> None:
         """Count a call of a known tool that was refused before it ran."""
-        tool = self._entries[name][0].name
+        tool = self._tools[name].name
         self.metrics.request_done(self.face, tool, code, 0.0)
         requestlog.called(None, self.face, tool, None, seconds=0.0, code=code)
 
@@ -111,8 +106,8 @@ class Toolbox:
         Raises:
             RoleRequired: the principal lacks the role.
         """
-        tool, handler, _ = self._entries[name]
-        if handler is not None:
+        tool = self._tools[name]
+        if tool in self.offered:
             tool.need(principal, arguments)
 
     def offered_to(self, principal: Principal) -> tuple[Tool, ...]:
@@ -159,8 +154,8 @@ class Toolbox:
             address_of: returns the caller's address; None for a call without a connection (stdio).
         """
         result = await self._run_tool(name, arguments, principal, address_of)
-        tool, handler, _ = self._entries[name]
-        if self._journal is not None and tool.profile == "admin" and handler is not None:
+        tool = self._tools[name]
+        if self._journal is not None and tool.profile == "admin" and tool in self.offered:
             await self._journal.done(
                 principal.tenant,
                 principal.actor,
@@ -176,20 +171,21 @@ class Toolbox:
     async def _run_tool(
         self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None
     ) -> CallResult:
-        tool, handler, deadline = self._entries[name]
+        tool = self._tools[name]
 
         async def answer() -> Json | ShownAnswer:
-            if handler is None:
+            if tool not in self.offered:
                 raise self._not_offered(name, tool)
             tool.need(principal, arguments)
-            return await handler(principal, arguments)
+            request = arguments if tool.reads_arguments else read(tool.arguments, arguments, self._zone)
+            return await self._run(tool.handler, principal, request, changes=tool.changes)
 
         return await self._run_bounded(
             tool.name,
             answer,
             (tool.answer,),
             principal,
-            deadline_s=deadline,
+            deadline_s=self._append_deadline if tool.roles == ("append",) else self._read_deadline,
             copies=_COPIES_OVER_MCP,
             changes=tool.changes,
             arguments=arguments,

@@ -1,10 +1,9 @@
-"""What every tool of the agent's API shares: as whom a call acts, how it names notes, and the forms of an answer."""
+"""What every tool of the agent's API (Memento's contract) shares: as whom a call acts, and the forms of an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from myria.access.agents import Acting, acting, reserved_names
 from myria.access.principal import Principal
@@ -15,16 +14,11 @@ from myria.notes.commands import note_absent
 from myria.notes.memories.sharing import shared_participant
 from myria.notes.model import NOTE_CHANNEL
 from myria.settings import Settings
-from myria_server.api.core import inputs
+from myria_server.api.api_call import ApiCall, Handler, Json, Runner
 from myria_server.api.memento.input_schemas import AgentInput
 
-Json = dict[str, Any]
-Handler = Callable[[Principal, Any], Awaitable[ShownAnswer]]
 Answered = tuple[Json, str]
 """What a tool answers as structured content, and the same in words."""
-
-Work = Callable[["AgentCall", Any], Awaitable[Answered]]
-"""Answers a call with its arguments."""
 
 
 def refused(error: MyriaError) -> Json:
@@ -39,21 +33,11 @@ def refused(error: MyriaError) -> Json:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentCall:
-    """One call of a tool: its memory, its principal, and as whom it acts.
+class AgentCall(ApiCall):
+    """A call, as whom it acts, and by which names its caller gave notes (`given`, by their ids)."""
 
-    `given` maps ids of notes to the names by which the caller gave them.
-    """
-
-    memory: Memory
-    principal: Principal
     who: Acting
     given: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def tenant(self) -> str:
-        """The caller's tenant."""
-        return self.principal.tenant
 
     async def note_id(self, name: str) -> str:
         """Return the id of the note that the caller names by id or handle."""
@@ -71,32 +55,18 @@ class AgentCall:
         return note_absent(self.given[note_id]) if note_id in self.given else error
 
 
-def runs(
-    memory: Memory,
-    settings: Settings,
-    model: type[AgentInput],
-    work: Work,
-    *,
-    changes: bool,
-) -> Handler:
-    """Return the handler of a tool.
-
-    Args:
-        model: the model of the tool's arguments.
-        work: answers a call with these arguments.
-        changes: the tool changes notes, so the caller must be allowed to append to their channel.
-    """
+def runner(memory: Memory, settings: Settings) -> Runner:
+    """Return what runs the tools of this API; one that changes notes needs the right to append to their channel."""
     shared = shared_participant(settings.rest) if settings.rest.enabled else None
     reserved = reserved_names(settings.auth, settings.rest)
 
-    async def run(principal: Principal, arguments: Any) -> ShownAnswer:
-        request = inputs.read(model, arguments, settings.service.zone)
+    async def run(handler: Handler, principal: Principal, request: AgentInput, *, changes: bool) -> ShownAnswer:
         if changes:
             principal.need_channel(NOTE_CHANNEL)
         who = acting(principal, request.agentId, pooled=settings.agent.pool, shared=shared, reserved=reserved)
-        call = AgentCall(memory=memory, principal=principal, who=who)
+        call = AgentCall(memory=memory, settings=settings, principal=principal, who=who)
         try:
-            content, text = await work(call, request)
+            content, text = await handler(call, request)
         except NoteNotFound as error:
             raise call.as_named(error) from None
         as_json = (request.format or principal.text_format or settings.agent.text) == "json"

@@ -11,7 +11,8 @@ from myria.notes.links import EXPLAINS, LinkedNote
 from myria.notes.statistics import MAX_TOPICS, statistics
 from myria.text.model_tokens import token_counter
 from myria.topics.lines import counted as number_of
-from myria_server.api.memento.calls import AgentCall, Answered, Json
+from myria_server.api.api_call import Json
+from myria_server.api.memento.calls import AgentCall, Answered
 from myria_server.api.memento.input_schemas import KINDS, AgentInput, FeedbackInput, GraphExploreInput, NamedInput
 from myria_server.api.memento.notes import note_json
 
@@ -22,7 +23,7 @@ _TIERS = ("permanent", "hot", "warm", "cold")
 
 
 async def graph_explore(call: AgentCall, request: GraphExploreInput) -> Answered:
-    """Follow the links that explain a note, one hop in both directions."""
+    """Follow caused_by, resolved_by and part_of links from a note."""
     note_id = await call.note_id(request.startId)
     around = await call.memory.links.around(call.tenant, note_id, may_see=call.who.masks.sees, relations=EXPLAINS)
     relation_of = {end_id: link.relation for link in around.links for end_id in (link.from_id, link.to_id)}
@@ -52,7 +53,7 @@ async def graph_explore(call: AgentCall, request: GraphExploreInput) -> Answered
 
 
 async def fragment_history(call: AgentCall, request: NamedInput) -> Answered:
-    """Show the versions of a note."""
+    """Earlier versions of a note, and what replaced it."""
     note_id = await call.note_id(request.id)
     note_history = await history(call.memory.database, call.tenant, note_id, may_see=call.who.masks.sees)
     versions = [
@@ -82,8 +83,8 @@ async def fragment_history(call: AgentCall, request: NamedInput) -> Answered:
     return content, text + replaced_by
 
 
-async def memory_stats(call: AgentCall, _request: AgentInput) -> Answered:
-    """Count the notes that the caller sees."""
+async def memory_stats(call: AgentCall, request: AgentInput) -> Answered:
+    """How many notes of each type and tier are kept."""
     memory = call.memory
     counted = await statistics(
         memory.database, call.tenant, call.who.held, now=await memory.database.now(), model=memory.vectors
@@ -109,7 +110,7 @@ async def memory_stats(call: AgentCall, _request: AgentInput) -> Answered:
 
 
 async def tool_feedback(call: AgentCall, request: FeedbackInput) -> Answered:
-    """Keep an agent's feedback on an answer as an event; notes that it calls relevant count as used."""
+    """Say whether an answer of a tool was relevant and sufficient."""
     memory = call.memory
     note_ids = await call.note_ids(request.fragment_ids)
     if note_ids:

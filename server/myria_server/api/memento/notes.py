@@ -16,8 +16,9 @@ from myria.notes.links import link_event
 from myria.notes.model import Changes, Remembered
 from myria.notes.similar import Alike
 from myria.search.handles import EVENT_PREFIX
+from myria_server.api.api_call import REPORT, Json
 from myria_server.api.core import inputs
-from myria_server.api.memento.calls import AgentCall, Answered, Json
+from myria_server.api.memento.calls import AgentCall, Answered
 from myria_server.api.memento.input_schemas import (
     CONTRACT,
     MAX_BATCH,
@@ -28,7 +29,6 @@ from myria_server.api.memento.input_schemas import (
     NamedInput,
     RememberInput,
 )
-from myria_server.api.results import REPORT
 
 _KEPT_AT_ONCE = 32
 """Notes of a batch that are kept at once: they share commits."""
@@ -42,7 +42,9 @@ _SHOWN_CHARACTERS = 300
 
 
 async def remember(call: AgentCall, request: RememberInput) -> Answered:
-    """Keep one note."""
+    """Keep a fact, decision, preference, procedure or error for later conversations. Only content is needed. scope
+    session: forgotten when sessionId ends. isAnchor: never fades. supersedes: ids it replaces.
+    """
     kept = await _keep_note(call, request)
     similar_notes = await call.memory.similar.of(call.tenant, kept, [call.who.participants, *call.who.beside])
     content = _kept_json(kept, request, similar_notes)
@@ -85,7 +87,7 @@ async def _keep_note(call: AgentCall, request: RememberInput) -> Remembered:
 
 
 async def batch_remember(call: AgentCall, request: BatchRememberInput) -> Answered:
-    """Keep several notes; one that is refused does not stop the others. Notes kept at the same time share commits."""
+    """Keep up to 200 notes at once; each is kept or refused by itself."""
     items = [*request.items, *request.fragments]
     if not items or len(items) > MAX_BATCH:
         raise InvalidArgument(f"items must hold 1 to {MAX_BATCH} notes", field="items")
@@ -133,7 +135,9 @@ async def _keep_item(call: AgentCall, batch: BatchRememberInput, item: Any) -> J
 
 
 async def forget(call: AgentCall, request: ForgetInput) -> Answered:
-    """Forget one note or event by id, or the notes that a topic or a text finds."""
+    """Take notes out of memory by id, or all of a topic, or what a text finds (list them by dryRun first). restore
+    undoes it.
+    """
     criteria = [name for name in ("id", "topic", "text") if getattr(request, name) is not None]
     if len(criteria) != 1:
         raise InvalidArgument("say what to forget by one of id, topic or text", field="id")
@@ -210,7 +214,7 @@ async def _forget_event(call: AgentCall, event_name: str, *, dry_run: bool) -> A
 
 
 async def restore(call: AgentCall, request: NamedInput) -> Answered:
-    """Bring back what was forgotten: a note, or a raw event."""
+    """Bring a forgotten note or raw event back, by its id or handle."""
     if _is_event(request.id):
         restored_id = await _event_id(call, request.id)
         try:
@@ -232,7 +236,7 @@ async def _event_id(call: AgentCall, event_name: str) -> str:
 
 
 async def amend(call: AgentCall, request: AmendInput) -> Answered:
-    """Make a new version of a note."""
+    """Correct a note: a new version under the same id."""
     if request.supersedes:
         raise InvalidArgument(
             "amend makes a new version under the same id; to put a note of its own in its place, remember it with "

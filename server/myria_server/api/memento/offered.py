@@ -16,8 +16,8 @@ from myria.access.principal import Principal
 from myria.errors import InternalError
 from myria.notes.kinds import kinds_of, policies
 from myria.settings import Settings
+from myria_server.api.api_call import CallResult
 from myria_server.api.memento.input_schemas import CONTRACT
-from myria_server.api.results import CallResult
 
 Call = Callable[[str, Any, Principal], Awaitable[CallResult]]
 """Calls a tool by its name on behalf of a principal, as `Toolbox.call` does."""

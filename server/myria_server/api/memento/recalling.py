@@ -15,7 +15,8 @@ from myria.notes.lines import memory_text
 from myria.notes.questions import PAGE, RecallQuery
 from myria.notes.recalling import Recalled
 from myria.text.model_tokens import token_counter
-from myria_server.api.memento.calls import AgentCall, Answered, Json
+from myria_server.api.api_call import Json
+from myria_server.api.memento.calls import AgentCall, Answered
 from myria_server.api.memento.input_schemas import KINDS, RecallInput
 
 _FOLLOWED_RELATIONS = ("resolved_by", "caused_by", "related")
@@ -30,7 +31,7 @@ _ALL_SEEN = "Nothing else is remembered of that: context showed the rest to this
 
 
 async def recall(call: AgentCall, request: RecallInput) -> Answered:
-    """Find notes and events, within a budget of tokens."""
+    """Find what is remembered, before you answer. Lines end in ids. topic, type and minImportance leave only notes."""
     memory = call.memory
     is_paged = request.pageSize is not None or request.cursor is not None
     query = await _query_of(call, request, goes_on=is_paged)

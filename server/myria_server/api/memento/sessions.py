@@ -8,7 +8,8 @@ from myria.notes.sessions.opening import Opening
 from myria.notes.sessions.reflecting import Reflection
 from myria.notes.sessions.reflecting import reflect as keep_reflection
 from myria.topics.lines import counted
-from myria_server.api.memento.calls import AgentCall, Answered, Json
+from myria_server.api.api_call import Json
+from myria_server.api.memento.calls import AgentCall, Answered
 from myria_server.api.memento.input_schemas import AgentInput, ContextInput, ReflectInput
 
 _NOTHING = "Nothing is remembered yet."
@@ -16,7 +17,7 @@ _TOO_LITTLE = "tokenBudget is too small to show anything."
 
 
 async def context(call: AgentCall, request: ContextInput) -> Answered:
-    """Gather what a session should begin with."""
+    """What to know when a session begins: core memory, this session's notes, open questions."""
     memory = call.memory
     opening = await memory.openings.gather(
         call.tenant,
@@ -75,7 +76,7 @@ def _structured_notes(opening: Opening, fragments: list[Json]) -> Json:
 
 
 async def reflect(call: AgentCall, request: ReflectInput) -> Answered:
-    """Keep the notes that a session ends with, and end the session."""
+    """Keep what a session came to, for later ones, and end it."""
     memory = call.memory
     effectiveness = None if request.task_effectiveness is None else request.task_effectiveness.model_dump(mode="json")
     kept_notes = await keep_reflection(
@@ -119,8 +120,8 @@ async def reflect(call: AgentCall, request: ReflectInput) -> Answered:
     return content, f"Kept {counted(len(fragments), 'note')} ({kept_counts})."
 
 
-async def consolidate(call: AgentCall, _request: AgentInput) -> Answered:
-    """Do the upkeep that is due on notes that the caller sees, and report it."""
+async def memory_consolidate(call: AgentCall, request: AgentInput) -> Answered:
+    """Let expired notes go, merge those that say the same, list stale ones: of what you see."""
     report = await call.memory.consolidation.run(call.tenant, masks=call.who.held)
     done_counts = [f"{name} {count}" for name, count in report.counts.items() if count]
     text = (

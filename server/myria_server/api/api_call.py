@@ -1,16 +1,43 @@
-"""What calls answer, on their way from a tool to the wire."""
+"""A call of a tool or a route: what it may use, and what it answers on its way to the wire."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
+
+from myria.access.principal import Principal
+from myria.memory import Memory
+from myria.notes.answertext import ShownAnswer
+from myria.settings import Settings
+
+Json = dict[str, Any]
+Handler = Callable[[Any, Any], Awaitable[Any]]
+"""Answers the calls of a tool or a route: takes the `ApiCall` of its API, and the arguments read as their model."""
+
+Runner = Callable[..., Awaitable[Json | ShownAnswer]]
+"""Runs a tool of one API: takes its `Handler`, the principal, its arguments, and whether it `changes` something."""
 
 Report = Callable[[int, int], Awaitable[None]]
 """Tells a client how far a call is: done, of how many."""
 
 REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 """How the call that runs tells its progress; None where its client cannot be told."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiCall:
+    """One call: the memory, the settings, and who calls. An API whose calls know more has a class of its own."""
+
+    memory: Memory
+    settings: Settings
+    principal: Principal
+
+    @property
+    def tenant(self) -> str:
+        """The caller's tenant."""
+        return self.principal.tenant
 
 
 @dataclass(frozen=True, slots=True)
