@@ -159,7 +159,7 @@ async def going_on(drill: Drill, dsns: RoleDsns) -> None:
         question = EventNodesQuery(participants=("mika",), query="Where is the zeppelin?")
 
         async def is_found() -> bool:
-            answer = await memory.query_event_nodes(TENANT, question)
+            answer = await memory.retrieval.query_event_nodes(TENANT, question)
             return event_id in {child["event_id"] for child in answer["root"]["children"]}
 
         active = await memory.registry.active_snapshot(TENANT)

@@ -248,11 +248,11 @@ async def answers(dsn: str, questions: Sequence[Json]) -> dict[str, str]:
             name = f"{question.get('query') or 'the newest'} as {','.join(question['participants'])}"
             names, text = tuple(question["participants"]), question.get("query")
             topics = ReferencesQuery(participants=names, query=text, max_nodes=60)
-            pages = [await memory.query_references(TENANT, topics)]
+            pages = [await memory.retrieval.query_references(TENANT, topics)]
             cursor: str | None = None
             for _ in range(3):
                 query = EventNodesQuery(participants=names, query=text, limit=20, cursor=cursor)
-                pages.append(await memory.query_event_nodes(TENANT, query))
+                pages.append(await memory.retrieval.query_event_nodes(TENANT, query))
                 cursor = pages[-1]["next_cursor"]
                 if cursor is None:
                     break

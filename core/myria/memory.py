@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from myria import errors
 from myria.access.principal import Principal
@@ -14,12 +14,8 @@ from myria.db.queries import sql
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.forgetting import Forgetting
 from myria.index.embeddings.choosing import chosen
-from myria.log.acknowledgement import AppendResult
-from myria.log.event import NewEvent
-from myria.log.masks import Masks
 from myria.log.quotas import TenantQuotas
-from myria.log.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
-from myria.log.withdrawal.model import Reason
+from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.answertext import AnswerText, ShownAnswer
 from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
@@ -39,7 +35,6 @@ from myria.notes.turns.preparing import Preparing
 from myria.notes.turns.shadow import ShadowLog
 from myria.notes.turns.storing import TurnStore
 from myria.notes.usage import NoteUsage
-from myria.search.found import EventFinder
 from myria.search.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.service import Retrieval
@@ -90,7 +85,7 @@ class Memory(Administration):
         self.surroundings = Surroundings(
             self.appending, self.links, self.retrieval.handles, linked_limit=settings.recall.linked_limit
         )
-        self.recall = Recall(self._read, settings.recall, has_vectors=self.vectors is not None)
+        self.recall = Recall(self.retrieval.read, settings.recall, has_vectors=self.vectors is not None)
         self.openings = Openings(self.database, settings.service.zone)
         self.consolidation = Consolidation(
             self.log,
@@ -110,13 +105,13 @@ class Memory(Administration):
             self.consolidation,
             lock_timeout_ms=settings.turns.session_lock_timeout_ms,
         )
-        self.before_turns = Preparing(self._read, settings.turns)
+        self.before_turns = Preparing(self.retrieval.read, settings.turns)
         self.shadows = ShadowLog(self.appending)
-        self.directories = Directories(self._read)
+        self.directories = Directories(self.retrieval.read)
         self.memories = Memories(self.log, self.notes, window_s=settings.rest.dedup_window_s)
         page_bytes = settings.retrieval.answer_bytes
         self.memory_reader = MemoryReader(
-            self.database, self._read, scanned=settings.rest.scanned_memories, page_bytes=page_bytes
+            self.database, self.retrieval.read, scanned=settings.rest.scanned_memories, page_bytes=page_bytes
         )
         self.registrations = Registrations(self.log, page_bytes=page_bytes)
         self.usage = NoteUsage(self.database)
@@ -140,61 +135,6 @@ class Memory(Administration):
     def embeddings(self) -> str:
         """A sentence that says whether vectors are compared, and why or why not."""
         return chosen(self.settings).why
-
-    async def append_superseding(
-        self,
-        tenant: str,
-        event: NewEvent,
-        supersedes: Sequence[str],
-        *,
-        may_see: MaySee,
-        may_append: Callable[[str], None] = lambda _: None,
-    ) -> AppendResult:
-        """Append an event that replaces others; see `Withdrawals.append`."""
-        results = await self.withdrawals.append(
-            tenant, event, supersedes=supersedes, may_see=may_see, may_append=may_append
-        )
-        return results[0]
-
-    async def withdraw_events(
-        self,
-        tenant: str,
-        event_ids: Sequence[str],
-        reason: Reason,
-        *,
-        may_see: MaySee,
-        may_append: Callable[[str], None] = lambda _: None,
-        dry_run: bool = False,
-    ) -> WithdrawalResult:
-        """Take events out of every answer; see `Withdrawals.withdraw`."""
-        return await self.withdrawals.withdraw(
-            tenant, event_ids, reason, may_see=may_see, may_append=may_append, dry_run=dry_run
-        )
-
-    async def restore_events(
-        self,
-        tenant: str,
-        event_ids: Sequence[str],
-        *,
-        may_see: MaySee,
-        may_append: Callable[[str], None] = lambda _: None,
-        dry_run: bool = False,
-    ) -> WithdrawalResult:
-        """Bring withdrawn events back; see `Withdrawals.restore`."""
-        return await self.withdrawals.restore(
-            tenant, event_ids, may_see=may_see, may_append=may_append, dry_run=dry_run
-        )
-
-    async def _read(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
-        return await self.retrieval.read(tenant, masks, work)
-
-    async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
-        """Answer raw events in full, best first; see `Retrieval.query_event_nodes`."""
-        return await self.retrieval.query_event_nodes(tenant, query)
-
-    async def query_references(self, tenant: str, query: ReferencesQuery) -> dict[str, Any]:
-        """Answer a tree of topics and references in full; see `Retrieval.query_references`."""
-        return await self.retrieval.query_references(tenant, query)
 
     async def show(
         self,
@@ -286,40 +226,17 @@ class Memory(Administration):
             note_id: str | None = await connection.fetchval(sql("notes.id_of_event"), tenant, first_seq)
         return note_id or name
 
-    async def get_event(
-        self,
-        tenant: str,
-        event_id: str,
-        masks: Masks,
-        *,
-        include_internal: bool = False,
-        include_superseded: bool = False,
-    ) -> dict[str, Any]:
-        """Answer one event; see `Retrieval.get_event`."""
-        return await self.retrieval.get_event(
-            tenant,
-            event_id,
-            masks,
-            include_internal=include_internal,
-            include_superseded=include_superseded,
-        )
-
-    async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> dict[str, Any]:
-        """Answer one topic; see `Retrieval.get_topic`."""
-        return await self.retrieval.get_topic(tenant, topic_id, masks)
-
-    async def erasures(self, principal: Principal) -> Erasures:
+    def erasures(self, principal: Principal) -> Erasures:
         """Return the commands that plan and begin erasures in a principal's tenant; the control plane executes them."""
-        # No quota may stand in the way of taking events out of answers.
-        asker = Asker(proof=principal.proof)
         return Erasures(
             self.database,
             self.registry,
-            # Very many events at one moment: the commit may take longer than an append may.
+            # A log of its own: no quota may stand in the way of taking events out of answers, and for very many events
+            # at one moment the commit may take longer than an append may.
             event_log(self.appending, self.settings, deadline=WITHDRAWN_WITHIN_S),
             principal.tenant,
             actor=principal.actor,
-            asker=asker,
+            asker=Asker(proof=principal.proof),
         )
 
     def forget(self, tenant: str) -> None:

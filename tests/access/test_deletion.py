@@ -196,7 +196,7 @@ async def test_a_name_that_is_used_again_is_a_new_memory(database: Database, con
     new = conversation(12, seed=9)
 
     async def seen(memory: Memory) -> set[str]:
-        answer = await memory.query_event_nodes("gone", asked)
+        answer = await memory.retrieval.query_event_nodes("gone", asked)
         return {node["event_id"] for node in answer["root"]["children"]}
 
     async with Memory(database.server_dsn, SETTINGS) as memory:

@@ -219,7 +219,7 @@ async def test_rolled_back_to_before_nothing_shows_and_others_answer_the_same(da
 
         async def asked(participant: str) -> bytes:
             query = EventNodesQuery(participants=(participant,), query=f"{PHRASE} piano garden")
-            answer = await memory.query_event_nodes(TENANT, query)
+            answer = await memory.retrieval.query_event_nodes(TENANT, query)
             answer.pop("snapshot_id", None)
             return orjson.dumps(answer["root"])
 
@@ -261,15 +261,15 @@ async def test_a_read_that_began_before_an_erasure_leaves_nothing_wrong_behind(
         erasing = erasures(pool)
         erasure_id = await erasing.start(Selection(query=PHRASE), reason="asked by the person")
         await erasing.withdraw(erasure_id)
-        reading = asyncio.create_task(memory.query_event_nodes(TENANT, query))
+        reading = asyncio.create_task(memory.retrieval.query_event_nodes(TENANT, query))
         await asyncio.wait_for(ranks.wait(), PATIENCE_S)
         await erasing.run(erasure_id)
         memory.forget(TENANT)
         goes_on.set()
         await reading
-        after = await memory.query_event_nodes(TENANT, query)
+        after = await memory.retrieval.query_event_nodes(TENANT, query)
     async with Memory(database.server_dsn, SETTINGS) as memory:
-        assert after == await memory.query_event_nodes(TENANT, query)
+        assert after == await memory.retrieval.query_event_nodes(TENANT, query)
 
 
 async def test_a_dry_run_lists_pages_and_changes_nothing(database: postgres.Database) -> None:

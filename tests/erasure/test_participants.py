@@ -39,7 +39,7 @@ def world() -> list[NewEvent]:
 async def of(memory: Memory, *participants: str) -> bytes:
     """Return what these participants are answered, as bytes."""
     query = EventNodesQuery(participants=participants, query="which bird at which place", limit=200)
-    return orjson.dumps((await memory.query_event_nodes(TENANT, query))["root"])
+    return orjson.dumps((await memory.retrieval.query_event_nodes(TENANT, query))["root"])
 
 
 async def left(database: Database) -> dict[str, int]:

@@ -45,7 +45,7 @@ async def answers(database: Database) -> list[bytes]:
     async with Memory(database.server_dsn, SETTINGS) as memory:
         found = []
         for query in (PHRASE, "piano garden"):
-            answer = await memory.query_event_nodes(TENANT, EventNodesQuery(participants=OTHERS, query=query))
+            answer = await memory.retrieval.query_event_nodes(TENANT, EventNodesQuery(participants=OTHERS, query=query))
             found.append(orjson.dumps(answer["root"]))
         return found
 

@@ -86,8 +86,8 @@ async def test_each_limit_of_a_walk_trips(
     )
     llm = configured(provider, **{"max_output_tokens": 500, "walk_rounds": 50, **limits})
     async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
-        plain = await memory.query_references(TENANT, replace(QUERY, mode="deterministic"))
-        walked = await memory.query_references(TENANT, QUERY)
+        plain = await memory.retrieval.query_references(TENANT, replace(QUERY, mode="deterministic"))
+        walked = await memory.retrieval.query_references(TENANT, QUERY)
     assert walked["degraded_reason"] in {reason, "timeout" if reason == "budget_time" else reason}
     assert walked["root"] == plain["root"]
     # In a time so short the first call may not have been sent.
@@ -126,9 +126,9 @@ async def test_a_hung_provider_never_delays_an_answer(
     provider = provide(lambda _: Answer(hang=True))
     llm = configured(provider, call_timeout_s=3600, walk_deadline_s=2.0, concurrency=2, breaker_failures=1000)
     async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
-        await memory.query_references(TENANT, replace(QUERY, mode="deterministic"))
+        await memory.retrieval.query_references(TENANT, replace(QUERY, mode="deterministic"))
         async with asyncio.timeout(300):
-            answers = await asyncio.gather(*(memory.query_references(TENANT, QUERY) for _ in range(5)))
+            answers = await asyncio.gather(*(memory.retrieval.query_references(TENANT, QUERY) for _ in range(5)))
     assert all(answer["degraded"] for answer in answers)
     assert 0 < len(provider.asked) <= 5
 
@@ -160,19 +160,22 @@ async def test_a_tenants_tokens_of_a_day_end_walks_and_builds(
     settings = replace(Settings(), llm=llm)
     async with Pool(database.operator_dsn) as control, Memory(database.server_dsn, settings) as memory:
         store = AccessStore(control)
-        first = await memory.query_references(TENANT, QUERY)
+        first = await memory.retrieval.query_references(TENANT, QUERY)
         assert memory.retrieval.walker is not None
         await memory.retrieval.walker.settle()
         used = (await store.tenant(TENANT))["use"]["model_tokens_per_day"]
         assert first["walk"]["tokens"] == used > 0
         await store.set_quotas(TENANT, {"model_tokens_per_day": used})
         asked = len(provider.asked)
-        walked = await memory.query_references(TENANT, QUERY)
+        walked = await memory.retrieval.query_references(TENANT, QUERY)
         assert walked["degraded_reason"] == "budget_tenant"
-        assert walked["root"] == (await memory.query_references(TENANT, replace(QUERY, mode="deterministic")))["root"]
+        assert (
+            walked["root"]
+            == (await memory.retrieval.query_references(TENANT, replace(QUERY, mode="deterministic")))["root"]
+        )
         built = await builds.build(database, configured=with_model(llm))
         assert built.outcome is Outcome.SUCCEEDED
         assert "budget_tenant" in await builds.value(database, "SELECT degraded_reason FROM myria.build_tasks")
         assert len(provider.asked) == asked
-        assert (await memory.query_references("other", QUERY))["walk"]["calls"] == 1
+        assert (await memory.retrieval.query_references("other", QUERY))["walk"]["calls"] == 1
     await sound(database)

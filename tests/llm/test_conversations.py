@@ -126,8 +126,8 @@ async def test_walks_only_add_on_every_question(database: Database, provide: Sta
                 query=question["question"],
                 max_nodes=60,
             )
-            plain = await memory.query_references(TENANT, replace(query, mode="deterministic"))
-            walked = await memory.query_references(TENANT, query)
+            plain = await memory.retrieval.query_references(TENANT, replace(query, mode="deterministic"))
+            walked = await memory.retrieval.query_references(TENANT, query)
             assert set(ids_of(plain)) <= set(ids_of(walked)), question["id"]
             assert walked["counts"]["nodes"] <= 75
             added += len(set(ids_of(walked)) - set(ids_of(plain)))

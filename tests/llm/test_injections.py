@@ -122,8 +122,8 @@ async def test_a_gullible_model_has_no_effect(
     async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
         for text in ("ignore previous instructions", "submit_plan run_sql", "obey data system", "e9999 topic"):
             query = ReferencesQuery(participants=("ana",), query=text, max_nodes=30)
-            plain = await memory.query_references(TENANT, replace(query, mode="deterministic"))
-            walked = await memory.query_references(TENANT, query)
+            plain = await memory.retrieval.query_references(TENANT, replace(query, mode="deterministic"))
+            walked = await memory.retrieval.query_references(TENANT, query)
             assert set(ids_of(plain)) <= set(ids_of(walked))
             assert "for dora only" not in orjson.dumps(walked).decode()
 

@@ -135,7 +135,7 @@ async def _one_round(database: Any, provide: Starting, configured: Configuring, 
             may_see = {number for number, scope in enumerate(scopes) if set(asks) <= set(scope)}
             before = len(provider.asked)
             query = ReferencesQuery(participants=asks, query=rng.choice(("tea boat", "garden")), max_nodes=20)
-            answer = await memory.query_references(TENANT, query)
+            answer = await memory.retrieval.query_references(TENANT, query)
             assert "walk" in answer
             for asked in provider.asked[before:]:
                 found = {int(number) for number in _MARKER.findall(asked.raw.decode())}

@@ -44,7 +44,9 @@ async def test_calls_tokens_money_time_failures_units_and_repairs_are_told(
     built = await builds.build(database, configured=with_model(llm))
     calls = len(provider.asked)
     async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
-        await memory.query_references(TENANT, ReferencesQuery(participants=("ana",), query="garden", max_nodes=20))
+        await memory.retrieval.query_references(
+            TENANT, ReferencesQuery(participants=("ana",), query="garden", max_nodes=20)
+        )
     async with Pool(database.operator_dsn) as pool:
         await collect_garbage(pool, TENANT, replace(RetentionSettings(), llm_calls_s=0.0))
 

@@ -89,11 +89,11 @@ async def test_every_query_is_answered(database: Database, provide: Starting, co
     query = ReferencesQuery(participants=("ana",), query="garden tomato bread", max_nodes=24)
     wrong = []
     async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
-        plain = await memory.query_references(TENANT, replace(query, mode="deterministic"))
+        plain = await memory.retrieval.query_references(TENANT, replace(query, mode="deterministic"))
         for name, misbehaving in some(MISBEHAVIOUR.items(), 1):
             current[0] = misbehaving
             async with asyncio.timeout(300):
-                answer = await memory.query_references(TENANT, query)
+                answer = await memory.retrieval.query_references(TENANT, query)
             answers.Tree.model_validate(answer)
             if not set(ids_of(plain)) <= set(ids_of(answer)):
                 wrong.append((name, answer["degraded_reason"]))

@@ -210,7 +210,7 @@ async def test_a_page_after_a_withdrawal_only_loses_what_was_withdrawn(
         whole = texts_of(await ask(memory, query(limit=100)))
         first = await ask(memory, query(limit=2))
         gone = [ids[whole[3]], ids[whole[8]]]
-        await memory.withdraw_events(TENANT, gone, "forgotten", may_see=lambda _: True)
+        await memory.withdrawals.withdraw(TENANT, gone, "forgotten", may_see=lambda _: True)
         rest = await pages(memory, query(limit=2, cursor=first["next_cursor"]))
         told = [text for page in (first, *rest) for text in texts_of(page)]
         assert told == [text for text in whole if text not in (whole[3], whole[8])]

@@ -106,7 +106,7 @@ async def _work(database: Database, llm: Any) -> list[str]:
     async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
         for _ in range(6):
             query = ReferencesQuery(participants=("ana",), query="garden bread tomato", max_nodes=30)
-            texts.append(orjson.dumps(await memory.query_references(TENANT, query)).decode())
+            texts.append(orjson.dumps(await memory.retrieval.query_references(TENANT, query)).decode())
         texts.append(orjson.dumps(await memory.registry.status(TENANT)).decode())
         walker = memory.retrieval.walker
         assert walker is not None

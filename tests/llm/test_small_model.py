@@ -108,8 +108,8 @@ async def test_a_small_models_reply_is_used(database: Database, local_model: Cal
     patient = replace(Settings().mcp, request_deadline_s=900.0)
     question = ReferencesQuery(participants=("ana", "ben"), query="tomatoes in the garden", max_nodes=6)
     async with Memory(database.server_dsn, replace(Settings(), llm=llm, mcp=patient)) as memory:
-        plain = await memory.query_references(TENANT, replace(question, mode="deterministic"))
-        walked = await memory.query_references(TENANT, question)
+        plain = await memory.retrieval.query_references(TENANT, replace(question, mode="deterministic"))
+        walked = await memory.retrieval.query_references(TENANT, question)
 
     assert set(ids_of(plain)) <= set(ids_of(walked))
     (call,) = await builds.rows(database, "SELECT outcome, output_tokens, tools FROM myria.llm_calls")

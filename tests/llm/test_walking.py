@@ -49,7 +49,7 @@ async def fill(database: Database) -> None:
 
 async def ask(memory: Memory, query: ReferencesQuery) -> Json:
     """Return an answer that keeps its published model."""
-    answer = await memory.query_references(TENANT, query)
+    answer = await memory.retrieval.query_references(TENANT, query)
     answers.Tree.model_validate(answer)
     shown_nodes = list(walk(answer["root"]))
     assert answer["counts"]["nodes"] == len(shown_nodes)
@@ -158,7 +158,7 @@ async def test_who_walks(database: Database, provide: Starting, configured: Conf
             replace(QUERY, mode="deterministic"),
         ):
             assert "walk" not in await ask(memory, query)
-        await memory.query_event_nodes(TENANT, EventNodesQuery(participants=ANA_BEN, query="garden"))
+        await memory.retrieval.query_event_nodes(TENANT, EventNodesQuery(participants=ANA_BEN, query="garden"))
     async with remembering(database, configured(provider, walk=False)) as memory:
         assert "walk" not in await ask(memory, QUERY)
         assert not provider.asked

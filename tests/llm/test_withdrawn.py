@@ -52,10 +52,10 @@ async def test_a_withdrawal_during_a_walk_is_known_to_the_audit(
 
     async with remembering(database, configured(provide(script), audit="full")) as memory:
         memories.append(memory)
-        await memory.query_references(TENANT, QUERY)
+        await memory.retrieval.query_references(TENANT, QUERY)
         assert WORD in prompts[0]
         assert WORD not in await audited(memory)
-        again = await memory.query_references(TENANT, QUERY)
+        again = await memory.retrieval.query_references(TENANT, QUERY)
         assert len(prompts) > 1
         assert WORD not in str(again["root"]) + "".join(prompts[1:]) + await audited(memory)
         rows = await builds.rows(database, "SELECT prompt FROM myria.llm_calls")
@@ -80,7 +80,7 @@ async def test_a_withdrawal_during_a_build_is_known_to_the_audit(
             asked_for.append(str(asked.body))
             if len(asked_for) == 1:
                 see = Mask(ANA_BEN).sees
-                forgetting = memory.withdraw_events(TENANT, ids, "forgotten", may_see=see)
+                forgetting = memory.withdrawals.withdraw(TENANT, ids, "forgotten", may_see=see)
                 asyncio.run_coroutine_threadsafe(forgetting, loop).result()
             return oracle(asked)
 

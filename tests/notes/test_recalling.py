@@ -322,7 +322,7 @@ async def test_topics_are_found_beside_their_events(recaller: Recaller, database
     for more in ({"kind": "fact"}, {"as_of": NOW}, {"until": NOW}):
         assert "topics" not in (await recaller.page(text="kiln glaze", **more)).search_path
     first = next(fragment.event_id for fragment in found if fragment.event_id is not None)
-    await recaller.memory.withdraw_events(TENANT, [first], reason="forgotten", may_see=may_see)
+    await recaller.memory.withdrawals.withdraw(TENANT, [first], reason="forgotten", may_see=may_see)
     assert "topics" not in (await recaller.page(text="kiln glaze")).search_path
 
 

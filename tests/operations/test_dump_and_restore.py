@@ -43,7 +43,9 @@ async def remember(memory: Memory, *texts: str) -> None:
 
 async def found(memory: Memory, query: str | None, **more: Any) -> tuple[set[str], str | None]:
     """Return the texts that a page of an answer holds, and its cursor."""
-    answer = await memory.query_event_nodes("default", EventNodesQuery(participants=("ann",), query=query, **more))
+    answer = await memory.retrieval.query_event_nodes(
+        "default", EventNodesQuery(participants=("ann",), query=query, **more)
+    )
     return {child["payload"]["text"] for child in answer["root"]["children"]}, answer["next_cursor"]
 
 

@@ -109,9 +109,9 @@ async def _pages(memory: Memory, tenant: str, query: EventNodesQuery | Reference
     pages: list[Json] = []
     while True:
         if isinstance(query, EventNodesQuery):
-            pages.append(await memory.query_event_nodes(tenant, query))
+            pages.append(await memory.retrieval.query_event_nodes(tenant, query))
         else:
-            pages.append(await memory.query_references(tenant, query))
+            pages.append(await memory.retrieval.query_references(tenant, query))
         if pages[-1]["next_cursor"] is None:
             return pages
         query = type(query)(**{**_fields(query), "cursor": pages[-1]["next_cursor"]})
@@ -157,7 +157,7 @@ async def _one_query(
     text = rng.choice(("", " ".join(rng.choices(WORDS, k=2)), f"what did {rng.choice(NAMES)} say about tea"))
     common: Json = {"participants": asked_by, "query": text or None, "include_internal": include_internal}
 
-    answer = await memory.query_event_nodes(tenant, EventNodesQuery(**common, limit=200))
+    answer = await memory.retrieval.query_event_nodes(tenant, EventNodesQuery(**common, limit=200))
     seen = _check(answer, mask, may_see)
     if not text:
         assert seen == set(may_see)
@@ -165,7 +165,9 @@ async def _one_query(
         words = set(text.split())
         assert {known.event_id for known in may_see.values() if words & set(known.text.split())} <= seen
 
-    answer = await memory.query_references(tenant, ReferencesQuery(**common, max_nodes=rng.choice((5, 40, 500))))
+    answer = await memory.retrieval.query_references(
+        tenant, ReferencesQuery(**common, max_nodes=rng.choice((5, 40, 500)))
+    )
     _check(answer, mask, may_see)
     for node, _ in _walk(answer["root"]):
         if "topic_id" in node:
@@ -190,7 +192,7 @@ async def _one_look_up(
     known = rng.choice(log)
     allowed = mask <= known.participants and (include_internal or not known.internal)
     try:
-        found = await memory.get_event(
+        found = await memory.retrieval.get_event(
             tenant, known.event_id, Masks.containing(mask), include_internal=include_internal
         )
     except errors.EventNotFound:
@@ -212,7 +214,7 @@ async def _one_root(
     root = rng.choice(sorted(topics))
     mask = frozenset(common["participants"])
     try:
-        answer = await memory.query_references(tenant, ReferencesQuery(**common, root=root, max_nodes=500))
+        answer = await memory.retrieval.query_references(tenant, ReferencesQuery(**common, root=root, max_nodes=500))
     except errors.TopicNotFound:
         assert not mask <= topics[root]
     else:
@@ -222,7 +224,7 @@ async def _one_root(
             assert node["kind"] == "root" or frozenset(node["participants"]) == topics[root]
     if root.startswith("top_"):
         try:
-            topic = (await memory.get_topic(tenant, root, Masks.containing(mask)))["topic"]
+            topic = (await memory.retrieval.get_topic(tenant, root, Masks.containing(mask)))["topic"]
         except errors.TopicNotFound:
             assert not mask <= topics[root]
         else:

@@ -33,9 +33,9 @@ async def append(memory: Memory, events: Sequence[NewEvent]) -> list[AppendResul
 async def ask(memory: Memory, query: Query, *, tenant: str = TENANT) -> Json:
     """Return the answer, after checking it against the published model and its own counts."""
     if isinstance(query, EventNodesQuery):
-        answer = await memory.query_event_nodes(tenant, query)
+        answer = await memory.retrieval.query_event_nodes(tenant, query)
     else:
-        answer = await memory.query_references(tenant, query)
+        answer = await memory.retrieval.query_references(tenant, query)
     answers.Tree.model_validate(answer)
     nodes = list(walk(answer["root"]))
     events = [node for node in nodes if node["kind"] in ("event", "event_ref")]

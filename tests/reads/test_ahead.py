@@ -66,7 +66,7 @@ async def test_topics_do_not_age_by_what_is_ahead(memory: Memory, database: Data
     async with memory.database.read(TENANT) as connection:
         topics = await connection.fetch("SELECT topic_id FROM myria.topics WHERE tenant_id = $1", TENANT)
     for row in topics:
-        topic = (await memory.get_topic(TENANT, row["topic_id"], Masks.containing(ANA_BEN)))["topic"]
+        topic = (await memory.retrieval.get_topic(TENANT, row["topic_id"], Masks.containing(ANA_BEN)))["topic"]
         states[topic["label"]] = topic["state"]
 
     assert set(states.values()) == {"active"}

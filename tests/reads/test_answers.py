@@ -194,8 +194,10 @@ async def test_internal_events_show_only_when_asked_for(memory: Memory, database
                     assert (one["kind"], one["indexed"]) == ("event", False)
     assert (await memory.registry.status(TENANT))["tail_events"] == 1
     with pytest.raises(errors.EventNotFound):
-        await memory.get_event(TENANT, results[1].event_id, Masks.containing(ANA_BEN))
-    found = await memory.get_event(TENANT, results[1].event_id, Masks.containing(ANA_BEN), include_internal=True)
+        await memory.retrieval.get_event(TENANT, results[1].event_id, Masks.containing(ANA_BEN))
+    found = await memory.retrieval.get_event(
+        TENANT, results[1].event_id, Masks.containing(ANA_BEN), include_internal=True
+    )
     answers.EventAnswer.model_validate(found)
     assert (found["event"]["internal"], found["event"]["indexed"]) == (True, False)
 
@@ -430,21 +432,21 @@ async def test_a_topic_tells_its_place(memory: Memory, database: Database) -> No
     """get_topic names parent and children that are each other's, and answers to exactly those who may see it."""
     whole = await ask(memory, ReferencesQuery(participants=("ana", "carol"), max_nodes=500))
     (top,) = [child for child in whole["root"]["children"] if child["kind"] == "internal_topic"]
-    record = await memory.get_topic(TENANT, top["topic_id"], Masks.containing(("ana",)))
+    record = await memory.retrieval.get_topic(TENANT, top["topic_id"], Masks.containing(("ana",)))
     answers.TopicAnswer.model_validate(record)
     assert record["topic"]["parent_topic_id"] is None
     assert record["topic"]["state"] == "active"
     assert record["topic"]["context_id"] is None
     seen = 0
     for child_id in record["topic"]["children"]:
-        child = (await memory.get_topic(TENANT, child_id, Masks.containing(("carol",))))["topic"]
+        child = (await memory.retrieval.get_topic(TENANT, child_id, Masks.containing(("carol",))))["topic"]
         assert child["parent_topic_id"] == top["topic_id"]
         assert child["participants"] == ["ana", "ben", "carol"]
         seen += child["counts"]["events"]
     assert seen == record["topic"]["counts"]["events"] == 60
     for asked in ("top_none", top["topic_id"]):
         with pytest.raises(errors.TopicNotFound):
-            await memory.get_topic(TENANT, asked, Masks.containing(("ana", "stranger")))
+            await memory.retrieval.get_topic(TENANT, asked, Masks.containing(("ana", "stranger")))
 
 
 @pytest.mark.parametrize(
@@ -460,13 +462,13 @@ async def test_a_topic_tells_the_context_that_all_its_events_share(
     (topic,) = (await ask(memory, ReferencesQuery(participants=ANA_BEN)))["root"]["children"]
 
     async def told() -> str | None:
-        record = await memory.get_topic(TENANT, topic["topic_id"], Masks.containing(ANA_BEN))
+        record = await memory.retrieval.get_topic(TENANT, topic["topic_id"], Masks.containing(ANA_BEN))
         answers.TopicAnswer.model_validate(record)
         context: str | None = record["topic"]["context_id"]
         return context
 
     assert await told() == shared
-    await memory.withdraw_events(TENANT, [kept[1].event_id], "forgotten", may_see=lambda _: True)
+    await memory.withdrawals.withdraw(TENANT, [kept[1].event_id], "forgotten", may_see=lambda _: True)
     assert await told() == contexts[0]
 
 
@@ -477,7 +479,7 @@ async def test_topics_grow_dormant_and_archived_with_the_newest_event(memory: Me
     topic = (await ask(memory, ReferencesQuery(participants=ANA_BEN)))["root"]["children"][0]["topic_id"]
     for days, state in ((1, "active"), (20, "dormant"), (120, "archived")):
         await append(memory, [event(days * DAY, "later")])
-        record = (await memory.get_topic(TENANT, topic, Masks.containing(ANA_BEN)))["topic"]
+        record = (await memory.retrieval.get_topic(TENANT, topic, Masks.containing(ANA_BEN)))["topic"]
         assert (record["state"], record["merged_into"]) == (state, None)
 
 
@@ -496,13 +498,15 @@ async def test_a_merged_topic_says_where_it_went(memory: Memory, database: Datab
     assert topics["a1"] == topics["a2"] != topics["b1"] == topics["b2"]
     await _import(memory, {"late": 25})
     await build_now(database.builder_dsn)
-    gone = (await memory.get_topic(TENANT, topics["b1"], Masks.containing(ANA_BEN)))["topic"]
+    gone = (await memory.retrieval.get_topic(TENANT, topics["b1"], Masks.containing(ANA_BEN)))["topic"]
     assert (gone["state"], gone["merged_into"]) == ("archived", topics["a1"])
-    older = (await memory.get_topic(TENANT, topics["a1"], Masks.containing(ANA_BEN)))["topic"]
+    older = (await memory.retrieval.get_topic(TENANT, topics["a1"], Masks.containing(ANA_BEN)))["topic"]
     assert (older["state"], older["merged_into"], older["counts"]["events"]) == ("active", None, 5)
-    answers.TopicAnswer.model_validate(await memory.get_topic(TENANT, topics["b1"], Masks.containing(ANA_BEN)))
+    answers.TopicAnswer.model_validate(
+        await memory.retrieval.get_topic(TENANT, topics["b1"], Masks.containing(ANA_BEN))
+    )
     with pytest.raises(errors.TopicNotFound):
-        await memory.get_topic(TENANT, topics["b1"], Masks.containing(("carol",)))
+        await memory.retrieval.get_topic(TENANT, topics["b1"], Masks.containing(("carol",)))
 
 
 async def _import(memory: Memory, minutes: dict[str, int]) -> None:

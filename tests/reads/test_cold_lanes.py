@@ -54,7 +54,7 @@ async def test_of_many_who_ask_at_once_one_reads_the_tail(memory: Memory, analys
 
 async def test_what_an_interrupted_read_has_done_is_not_done_again(memory: Memory, analysing: Analysing) -> None:
     """Where no question had the time for all of a tail, the next ones come to its end, and to whatever is new."""
-    analysing.interrupted = asyncio.create_task(memory.query_event_nodes(TENANT, QUESTION))
+    analysing.interrupted = asyncio.create_task(memory.retrieval.query_event_nodes(TENANT, QUESTION))
     with pytest.raises(asyncio.CancelledError):
         await analysing.interrupted
     assert SIZE // 2 <= analysing.events < SIZE

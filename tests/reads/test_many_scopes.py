@@ -283,7 +283,7 @@ async def test_heavy_reads_take_turns_and_small_ones_do_not_wait(
         assert small["counts"]["events"] <= 2
         monkeypatch.setattr(read_slots, "MOST_WAITING", 7)
         with pytest.raises(errors.Overloaded):
-            await memory.query_event_nodes(TENANT, EventNodesQuery(participants=(AGENT,), query="piano"))
+            await memory.retrieval.query_event_nodes(TENANT, EventNodesQuery(participants=(AGENT,), query="piano"))
         held.set()
         answers = await asyncio.gather(*heavy)
         assert all(list(events_of(answer)) for answer in answers)

@@ -171,9 +171,9 @@ async def test_look_ups_see_what_the_list_sees(database: Database) -> None:
             topics[name] = topic
         for name, result in zip(people * 2, told, strict=True):
             looks = (
-                memory.get_event(TENANT, result.event_id, masks),
-                memory.get_topic(TENANT, topics[name], masks),
-                memory.query_references(TENANT, ReferencesQuery(masks=masks, root=topics[name])),
+                memory.retrieval.get_event(TENANT, result.event_id, masks),
+                memory.retrieval.get_topic(TENANT, topics[name], masks),
+                memory.retrieval.query_references(TENANT, ReferencesQuery(masks=masks, root=topics[name])),
             )
             for look, refusal in zip(looks, (errors.EventNotFound, *[errors.TopicNotFound] * 2), strict=True):
                 if masks.sees(name):

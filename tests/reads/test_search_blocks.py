@@ -62,7 +62,7 @@ async def answers(memory: Memory) -> list[Json]:
     found.append(await ask(memory, replace(REFERENCES, root=topic["node_id"])))
     for answer in found:
         answer["next_cursor"] = None
-    found.append(await memory.get_topic(TENANT, topic["topic_id"], Masks.containing(("ana",))))
+    found.append(await memory.retrieval.get_topic(TENANT, topic["topic_id"], Masks.containing(("ana",))))
     return found
 
 

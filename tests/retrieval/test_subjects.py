@@ -80,7 +80,7 @@ async def ask(database: Database, who: Sequence[str], **arguments: Any) -> Json:
     """The root of the answer to the question about the campaign."""
     query = ReferencesQuery(participants=tuple(who), query="What about the Kickstarter campaign?", **arguments)
     async with Memory(database.server_dsn, WITH) as memory:
-        answer = await memory.query_references(TENANT, query)
+        answer = await memory.retrieval.query_references(TENANT, query)
     root: Json = answer["root"]
     return root
 
@@ -128,7 +128,7 @@ async def test_a_subject_can_be_the_root_of_an_answer(told: Database) -> None:
     subject = subject_of(await ask(told, PAIR))
     query = ReferencesQuery(participants=PAIR, root=subject["topic_id"])
     async with Memory(told.server_dsn, WITH) as memory:
-        below = (await memory.query_references(TENANT, query))["root"]
+        below = (await memory.retrieval.query_references(TENANT, query))["root"]
         topic = (await memory.retrieval.get_topic(TENANT, subject["topic_id"], Masks.containing(PAIR)))["topic"]
     (again,) = below["children"]
     assert again["topic_id"] == subject["topic_id"]
@@ -137,7 +137,7 @@ async def test_a_subject_can_be_the_root_of_an_answer(told: Database) -> None:
     assert sum(len(child["children"]) for child in again["children"]) == topic["counts"]["events"] < 12
     async with Memory(told.server_dsn, WITH) as memory:
         query = ReferencesQuery(participants=PAIR, root=subject["node_id"])
-        assert (await memory.query_references(TENANT, query))["root"] == below
+        assert (await memory.retrieval.query_references(TENANT, query))["root"] == below
 
 
 async def test_a_subject_of_very_many_events_is_a_heavy_root(told: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,10 +152,10 @@ async def test_a_subject_of_very_many_events_is_a_heavy_root(told: Database, mon
         weigh(slot, scopes=scopes, events=events)
 
     async with Memory(told.server_dsn, WITH) as memory:
-        light = await memory.query_references(TENANT, query)
+        light = await memory.retrieval.query_references(TENANT, query)
         monkeypatch.setattr(read_slots, "HEAVY_EVENTS", 3)
         monkeypatch.setattr(ReadSlot, "weigh", weighed)
-        assert await memory.query_references(TENANT, query) == light
+        assert await memory.retrieval.query_references(TENANT, query) == light
     assert heavy.count(subject["counts"]["events"]) >= 2
 
 
@@ -184,7 +184,9 @@ async def test_a_subject_of_others_is_no_topic(told: Database) -> None:
         with pytest.raises(errors.TopicNotFound):
             await memory.retrieval.get_topic(TENANT, subject["topic_id"], Masks.containing(OTHERS))
         with pytest.raises(errors.TopicNotFound):
-            await memory.query_references(TENANT, ReferencesQuery(participants=OTHERS, root=subject["topic_id"]))
+            await memory.retrieval.query_references(
+                TENANT, ReferencesQuery(participants=OTHERS, root=subject["topic_id"])
+            )
 
 
 async def test_a_subject_around_what_was_withdrawn_says_nothing(told: Database) -> None:

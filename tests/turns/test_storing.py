@@ -279,7 +279,7 @@ async def test_what_is_forgotten_is_in_no_prompt(memory: Memory) -> None:
     host = Host(memory)
     await host.after("t1", "My name is Ada", answer="Hello")
     named = await rows(memory, "SELECT event_id FROM myria.events WHERE type IN ('input_item', 'myria.note')")
-    await memory.withdraw_events(TENANT, [row["event_id"] for row in named], "forgotten", may_see=lambda _: True)
+    await memory.withdrawals.withdraw(TENANT, [row["event_id"] for row in named], "forgotten", may_see=lambda _: True)
     prepared = await host.before("Hm?")
     assert [text_of(item) for item in prepared.items] == ["Hello", "Hm?"]
     await host.after("t2", "My name is Ada")

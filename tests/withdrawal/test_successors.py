@@ -39,15 +39,15 @@ class Replacing:
         said = event(self.at, text, participants=who)
         if not instead_of:
             return (await self.memory.log.append_events(TENANT, [said]))[0].event_id
-        result = await self.memory.append_superseding(TENANT, said, list(instead_of), may_see=Mask(("ana",)).sees)
-        return result.event_id
+        results = await self.memory.withdrawals.append(TENANT, said, supersedes=instead_of, may_see=Mask(("ana",)).sees)
+        return results[0].event_id
 
     async def build(self) -> None:
         await builds.build(self.database, configured=SETTINGS)
 
     async def ask(self, text: str | None, *, who: Sequence[str] = ("ana",), **more: Any) -> list[str]:
         query = EventNodesQuery(masks=Masks.containing(who), query=text, **more)
-        answer = await self.memory.query_event_nodes(TENANT, query)
+        answer = await self.memory.retrieval.query_event_nodes(TENANT, query)
         return [node["payload"]["text"] for node in answer["root"]["children"]]
 
 
@@ -97,13 +97,13 @@ async def test_a_chain_leads_to_its_end(replacing: Replacing) -> None:
         assert await replacing.ask("Lisbon") == await replacing.ask("Coimbra") == [NEW]
         await replacing.build()
     see = Mask(("ana",)).sees
-    await replacing.memory.withdraw_events(TENANT, [second], "forgotten", may_see=see)
+    await replacing.memory.withdrawals.withdraw(TENANT, [second], "forgotten", may_see=see)
     assert (await replacing.ask("Lisbon"), await replacing.ask("Coimbra")) == ([], [])
-    await replacing.memory.withdraw_events(TENANT, [third], "forgotten", may_see=see)
-    await replacing.memory.restore_events(TENANT, [second], may_see=see)
+    await replacing.memory.withdrawals.withdraw(TENANT, [third], "forgotten", may_see=see)
+    await replacing.memory.withdrawals.restore(TENANT, [second], may_see=see)
     await replacing.build()
     assert await replacing.ask("Lisbon") == ["She moved to Coimbra"]
-    await replacing.memory.restore_events(TENANT, [first], may_see=see)
+    await replacing.memory.withdrawals.restore(TENANT, [first], may_see=see)
     assert (await replacing.ask("Lisbon"))[0] == OLD
 
 
@@ -127,7 +127,7 @@ async def test_pages_hold_each_once(replacing: Replacing) -> None:
     cursor = None
     for page in range(9):
         query = EventNodesQuery(participants=US, query="castle Lisbon", limit=2, cursor=cursor)
-        answer = await replacing.memory.query_event_nodes(TENANT, query)
+        answer = await replacing.memory.retrieval.query_event_nodes(TENANT, query)
         seen += [node["payload"]["text"] for node in answer["root"]["children"]]
         cursor = answer["next_cursor"]
         if page == 0:
@@ -171,9 +171,9 @@ async def test_what_was_replaced_before_the_build_is_read_once(replacing: Replac
     await replacing.build()
     await replacing.ask("Lisbon")
     read = statements_of(replacing.memory)
-    await replacing.memory.withdraw_events(TENANT, ids[1:2], "forgotten", may_see=Mask(("ana",)).sees)
+    await replacing.memory.withdrawals.withdraw(TENANT, ids[1:2], "forgotten", may_see=Mask(("ana",)).sees)
     query = EventNodesQuery(participants=US, query="castle Lisbon", limit=1)
-    first = await replacing.memory.query_event_nodes(TENANT, query)
+    first = await replacing.memory.retrieval.query_event_nodes(TENANT, query)
     assert [name for name, _ in read].count("retrieval.withdrawn") == 1
     read.clear()
     found = await pages(replacing.memory, replace(query, cursor=first["next_cursor"]))
@@ -188,16 +188,16 @@ async def test_what_no_tree_holds_is_not_indexed(replacing: Replacing) -> None:
     forgotten = await replacing.say(REST[0])
     await replacing.say(REST[1])
     await replacing.say(NEW, instead_of=[old])
-    await replacing.memory.withdraw_events(TENANT, [forgotten], "forgotten", may_see=see)
+    await replacing.memory.withdrawals.withdraw(TENANT, [forgotten], "forgotten", may_see=see)
     await replacing.build()
-    await replacing.memory.restore_events(TENANT, [forgotten], may_see=see)
+    await replacing.memory.withdrawals.restore(TENANT, [forgotten], may_see=see)
 
     async def indexed(**more: Any) -> dict[str, bool]:
         query = EventNodesQuery(participants=US, **more)
-        answer = await replacing.memory.query_event_nodes(TENANT, query)
+        answer = await replacing.memory.retrieval.query_event_nodes(TENANT, query)
         known = {node["payload"]["text"]: node["indexed"] for node in answer["root"]["children"]}
         for node in answer["root"]["children"]:
-            found = await replacing.memory.get_event(
+            found = await replacing.memory.retrieval.get_event(
                 TENANT, node["event_id"], Masks.containing(US), include_superseded=True
             )
             assert found["event"]["indexed"] == node["indexed"]
@@ -207,7 +207,7 @@ async def test_what_no_tree_holds_is_not_indexed(replacing: Replacing) -> None:
     assert await indexed(include_superseded=True) == expected
     await replacing.build()
     assert await indexed(include_superseded=True) == expected | {REST[0]: True}
-    await replacing.memory.withdraw_events(TENANT, [forgotten], "superseded", may_see=see)
+    await replacing.memory.withdrawals.withdraw(TENANT, [forgotten], "superseded", may_see=see)
     assert await indexed(include_superseded=True) == expected | {REST[0]: True}
 
 
@@ -224,7 +224,7 @@ async def test_a_pending_withdrawal_costs_one_layout(replacing: Replacing, monke
         return timeline
 
     monkeypatch.setattr(Timeline, "of", classmethod(counted))
-    await replacing.memory.withdraw_events(TENANT, ids[:1], "forgotten", may_see=Mask(("ana",)).sees)
+    await replacing.memory.withdrawals.withdraw(TENANT, ids[:1], "forgotten", may_see=Mask(("ana",)).sees)
     for question in ("castle", "river", "Douro"):
         assert REST[0] not in await replacing.ask(question)
     assert made == [1]

@@ -105,11 +105,11 @@ async def query(
     async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
         if events:
             event_query = read(EventNodesInput, {**arguments, "limit": limit}).query_value(principal)
-            answer = await memory.query_event_nodes(options.tenant, event_query)
+            answer = await memory.retrieval.query_event_nodes(options.tenant, event_query)
         else:
             shape = {name: value for name, value in tree_options.items() if name != "payload"}
             arguments |= shape | {"include_payload": payload}
-            answer = await memory.query_references(
+            answer = await memory.retrieval.query_references(
                 options.tenant, read(ReferencesInput, arguments).query_value(principal)
             )
     if not options.json and not answer["root"]["children"]:

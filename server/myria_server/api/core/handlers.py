@@ -44,14 +44,14 @@ async def append_event(call: ApiCall, request: Any) -> Json:
         results = await call.memory.log.append_events(call.tenant, (event,))
         return results[0].to_json()
     async with call.memory.events_named(call.tenant, supersedes) as event_ids:
-        result = await call.memory.append_superseding(
+        results = await call.memory.withdrawals.append(
             call.tenant,
             event,
-            event_ids,
+            supersedes=event_ids,
             may_see=call.principal.asking_beside(event.participants).sees,
             may_append=call.principal.need_channel,
         )
-    return result.to_json()
+    return results[0].to_json()
 
 
 async def append_events(call: ApiCall, request: Any) -> Json:
@@ -72,7 +72,7 @@ async def append_events(call: ApiCall, request: Any) -> Json:
 async def withdraw_events(call: ApiCall, request: inputs.WithdrawInput) -> Json:
     """Take events out of every answer, now and in old snapshots. They can be restored."""
     async with call.memory.events_named(call.tenant, request.event_ids) as event_ids:
-        withdrawn = await call.memory.withdraw_events(
+        withdrawn = await call.memory.withdrawals.withdraw(
             call.tenant,
             event_ids,
             request.reason,
@@ -86,7 +86,7 @@ async def withdraw_events(call: ApiCall, request: inputs.WithdrawInput) -> Json:
 async def restore_events(call: ApiCall, request: inputs.RestoreInput) -> Json:
     """Bring withdrawn events back into answers."""
     async with call.memory.events_named(call.tenant, request.event_ids) as event_ids:
-        restored = await call.memory.restore_events(
+        restored = await call.memory.withdrawals.restore(
             call.tenant,
             event_ids,
             may_see=call.principal.asking(request.participants).sees,
@@ -116,7 +116,7 @@ async def get_event(call: ApiCall, request: inputs.EventLookupInput) -> Json:
     """Fetch exactly one event by its event_id. You see only what you and all the participants you name may see."""
     masks = call.principal.asking(request.participants)
     async with call.memory.events_named(call.tenant, (request.event_id,)) as event_ids:
-        return await call.memory.get_event(
+        return await call.memory.retrieval.get_event(
             call.tenant,
             event_ids[0],
             masks,
@@ -129,7 +129,9 @@ async def get_topic(call: ApiCall, request: inputs.TopicLookupInput) -> Json:
     """Fetch exactly one topic of the active snapshot by its topic_id. You see only what you and all the participants
     you name may see.
     """
-    return await call.memory.get_topic(call.tenant, request.topic_id, call.principal.asking(request.participants))
+    return await call.memory.retrieval.get_topic(
+        call.tenant, request.topic_id, call.principal.asking(request.participants)
+    )
 
 
 async def get_active_snapshot(call: ApiCall, request: inputs.NothingInput) -> Json:
@@ -200,7 +202,7 @@ async def _selection_of(call: ApiCall, request: ErasureSelection) -> Selection:
 async def preview_erasure(call: ApiCall, request: PreviewErasureInput) -> Json:
     """Count and list what an erasure would take, of the whole tenant; nothing is changed."""
     selection = await _selection_of(call, request)
-    erasures = await call.memory.erasures(call.principal)
+    erasures = call.memory.erasures(call.principal)
     return (await erasures.plan(selection, after=request.after, limit=request.limit)).to_json()
 
 
@@ -209,7 +211,7 @@ async def erase(call: ApiCall, request: EraseInput) -> Json:
     on; removing goes on after the answer: follow it with get_erasures, and keep the receipt.
     """
     selection = await _selection_of(call, request)
-    erasures = await call.memory.erasures(call.principal)
+    erasures = call.memory.erasures(call.principal)
     erasure_settings = call.settings.erasure
     bounds = StartBounds(
         expected=request.expected_events, most=erasure_settings.max_events, most_open=erasure_settings.max_open
@@ -224,7 +226,7 @@ async def erase(call: ApiCall, request: EraseInput) -> Json:
 
 async def get_erasures(call: ApiCall, request: ErasuresInput) -> Json:
     """How far erasures are, newest first."""
-    erasures = await call.memory.erasures(call.principal)
+    erasures = call.memory.erasures(call.principal)
     if request.erasure_id is not None:
         return {"erasures": [(await erasures.status(request.erasure_id)).to_json()]}
     return {"erasures": [status.to_json() for status in await erasures.newest(request.limit)]}
@@ -232,7 +234,7 @@ async def get_erasures(call: ApiCall, request: ErasuresInput) -> Json:
 
 async def get_erasure_receipt(call: ApiCall, request: ErasureReceiptInput) -> Json:
     """The receipt of an erasure that is done. Keep it whole: its key is kept nowhere else."""
-    erasures = await call.memory.erasures(call.principal)
+    erasures = call.memory.erasures(call.principal)
     receipt = await erasures.shown_receipt(request.erasure_id)
     if receipt is None:
         raise ErasureNotFound(

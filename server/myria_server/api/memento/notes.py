@@ -195,7 +195,7 @@ async def _forget_event(call: AgentCall, event_name: str, *, dry_run: bool) -> A
     """Forget a raw event, by its id or handle."""
     content: Json = {"success": True, "deleted": 0, "protected": 0}
     try:
-        outcome = await call.memory.withdraw_events(
+        outcome = await call.memory.withdrawals.withdraw(
             call.tenant,
             [await _event_id(call, event_name)],
             "forgotten",
@@ -218,7 +218,7 @@ async def restore(call: AgentCall, request: NamedInput) -> Answered:
     if _is_event(request.id):
         restored_id = await _event_id(call, request.id)
         try:
-            await call.memory.restore_events(
+            await call.memory.withdrawals.restore(
                 call.tenant, [restored_id], may_see=call.who.masks.sees, may_append=call.principal.need_channel
             )
         except EventNotFound:

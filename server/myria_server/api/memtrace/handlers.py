@@ -304,7 +304,7 @@ async def withdraw_memory(call: RestCall, request: None) -> Json:
         await call.memory.memories.withdraw(call.tenant, call.entry_id, may_see=may_see, key=call.own_key)
         return {}
     try:
-        await call.memory.withdraw_events(
+        await call.memory.withdrawals.withdraw(
             call.tenant, [call.entry_id], "forgotten", may_see=may_see, may_append=may_append
         )
     except EventNotFound as error:
