@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from myria.access import journal
-from myria.access.journal import NO_TENANT, Act, Journal, RefusedAttempt, calls, entries, forget
+from myria.access.journal import NO_TENANT, Act, Journal, calls, entries, forget
 from myria.access.principal import Principal, local_principal
 from myria.access.store import AccessStore, NewKey
 from myria.builds.snapshots import Registry
@@ -99,7 +99,7 @@ async def test_an_act_that_did_not_happen_is_not_written_down(control: Pool) -> 
 async def test_equal_refusals_are_one_row(serving: Pool, control: Pool) -> None:
     """With how often; those of nobody's tenant are kept apart from every tenant's."""
     log = Journal(serving, AuditSettings())
-    ours = RefusedAttempt(tenant="default", actor="key:abcdef", action="/mcp", outcome="role_required", face="core")
+    ours = Act(tenant="default", actor="key:abcdef", action="/mcp", outcome="role_required", face="core")
     unknown = replace(ours, tenant=NO_TENANT, actor="nobody", outcome="credential_invalid", address="198.51.100.1")
     for _ in range(7):
         log.refused(ours)
@@ -124,7 +124,7 @@ async def test_a_flood_of_refusals_takes_bounded_room(
     monkeypatch.setattr(journal, "MAX_KINDS", 20)
     lost: Counter[str] = Counter()
     log = Journal(serving, AuditSettings(), dropped=lambda sort, count: lost.update({sort: count}), ticks=Clock())
-    attempt = RefusedAttempt(tenant=NO_TENANT, actor="nobody", action="/mcp", outcome="credential_invalid")
+    attempt = Act(tenant=NO_TENANT, actor="nobody", action="/mcp", outcome="credential_invalid")
     for _ in range(3):
         for number in range(50):
             log.refused(replace(attempt, address=f"198.51.100.{number}"))
@@ -204,7 +204,7 @@ async def test_a_database_that_is_away_costs_the_records_alone() -> None:
     async with Pool("postgresql://myria@127.0.0.1:1/myria") as nowhere:
         log = Journal(nowhere, AuditSettings(), dropped=lambda sort, count: lost.update({sort: count}))
         note(log, ADA)
-        log.refused(RefusedAttempt(tenant="default", actor="a", action="/mcp", outcome="role_required"))
+        log.refused(Act(tenant="default", actor="a", action="/mcp", outcome="role_required"))
         await log.flush()
         await log.act(Act(tenant="default", actor="a", action="rollback"))
     assert lost == {"calls": 1, "refusals": 1}
@@ -231,7 +231,7 @@ async def test_retention_removes_what_is_old_and_nothing_else(control: Pool, ser
     """Each log by its own age, of every tenant and of none."""
     log = Journal(serving, AuditSettings())
     note(log, ADA)
-    log.refused(RefusedAttempt(tenant=NO_TENANT, actor="nobody", action="/mcp", outcome="credential_missing"))
+    log.refused(Act(tenant=NO_TENANT, actor="nobody", action="/mcp", outcome="credential_missing"))
     await log.act(Act(tenant="default", actor="a", action="rollback"))
     await log.flush()
     assert await forget(control, AuditSettings()) == 0

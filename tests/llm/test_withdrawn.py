@@ -46,7 +46,7 @@ async def test_a_withdrawal_during_a_walk_is_known_to_the_audit(
         prompts.append(str(asked.body))
         if len(prompts) == 1:
             see = Mask(ANA_BEN).sees
-            forgetting = memories[0].withdraw_events(TENANT, [ids[-1]], "forgotten", may_see=see)
+            forgetting = memories[0].withdrawals.withdraw(TENANT, [ids[-1]], "forgotten", may_see=see)
             asyncio.run_coroutine_threadsafe(forgetting, loop).result()
         return calling(asked, ("choose", {"add": [one["id"] for one in shown(asked)["further"]][:2], "stop": True}))
 

@@ -378,7 +378,7 @@ async def test_large_events_are_shortened_and_none_is_out_of_reach(
         again = await pages(bounded, query)
         shown = [one for page in found for one in events_of(page)]
         marked = [one for one in shown if one.get("truncated")]
-        whole = await bounded.get_event(TENANT, marked[0]["event_id"], Masks.containing(("ana",)))
+        whole = await bounded.retrieval.get_event(TENANT, marked[0]["event_id"], Masks.containing(("ana",)))
 
     assert found == again
     assert all(len(orjson.dumps(page)) <= 40_000 for page in found)

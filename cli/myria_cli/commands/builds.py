@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -180,18 +180,18 @@ async def _record_in_journal(
     administration: Administration, options: Options, action: str, target: str | None, work: Awaitable[Json]
 ) -> Json:
     """Await `work`, and write into the journal of access who did it and how it ended; return its answer."""
-    from myria.access.journal import Journal
+    from myria.access.journal import Act, Journal
 
     journal = Journal(administration.appending, administration.settings.audit)
-    note = partial(journal.done, options.tenant, actor(), action)
+    act = Act(tenant=options.tenant, actor=actor(), action=action)
     try:
         answer = await work
     except UnavailableError:
         raise  # nothing was done, and nothing can be written
     except MyriaError as error:
-        await note(error.code, named={"snapshot_id": target}, answer={})
+        await journal.command(replace(act, outcome=error.code), {"snapshot_id": target}, {})
         raise
-    await note("ok", named={}, answer={"snapshot_id": target, **answer})
+    await journal.command(act, {}, {"snapshot_id": target, **answer})
     return answer
 
 

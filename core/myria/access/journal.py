@@ -12,10 +12,10 @@ import asyncio
 import logging
 import random
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -65,9 +65,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Act:
-    """One administrative act. `target` names what it changed: a key's id, a tenant, a snapshot.
+    """One administrative act, or one refused attempt; equal attempts of about a second are one row.
 
-    `address` is the client's address if the request came over HTTP.
+    `action` is what was done, or the tool or endpoint that was asked for. `target` names what it changed: a key's id, a
+    tenant, a snapshot. `outcome` is `ok` or a refusal's code, `address` the client's if the request came over HTTP.
     """
 
     tenant: str
@@ -77,29 +78,7 @@ class Act:
     outcome: str = "ok"
     face: str | None = None
     address: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RefusedAttempt:
-    """A refused attempt; equal ones of about a second are one row.
-
-    `action` is the tool or the endpoint that was asked for, `outcome` the code of the refusal.
-    """
-
-    tenant: str
-    actor: str
-    action: str
-    outcome: str
-    target: str | None = None
-    face: str | None = None
-    address: str | None = None
-
-
-@dataclass(slots=True)
-class _Repeats:
-    at: float
-    times: int
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 async def write_act(connection: Connection, act: Act) -> None:
@@ -139,7 +118,8 @@ class Journal:
         self._refusal_rate = TokenBucket(_REFUSALS_PER_S, MAX_KINDS, ticks())
         self._calls: deque[tuple[str, Row]] = deque()
         self._writing = asyncio.Lock()
-        self._attempts: dict[RefusedAttempt, _Repeats] = {}
+        self._attempts: dict[Act, tuple[float, int]] = {}
+        """By refused attempt: when it was first made, and how often."""
 
     def call(
         self, principal: Principal, *, face: Face, tool: str, arguments: Any, seconds: float, outcome: str
@@ -163,15 +143,15 @@ class Journal:
         row = (at, request_id, principal.actor, face, tool, context, seconds * 1000, outcome)
         self._calls.append((principal.tenant, row))
 
-    def refused(self, attempt: RefusedAttempt) -> None:
+    def refused(self, attempt: Act) -> None:
         """Queue a refused attempt, or count it with equal ones that wait."""
-        repeats = self._attempts.get(attempt)
-        if repeats is not None:
-            repeats.times += 1
+        if attempt in self._attempts:
+            first_at, times = self._attempts[attempt]
+            self._attempts[attempt] = first_at, times + 1
         elif len(self._attempts) >= MAX_KINDS or self._refusal_rate.take(1, self._ticks()):
             self._dropped("refusals", 1)
         else:
-            self._attempts[attempt] = _Repeats(self._now(), 1)
+            self._attempts[attempt] = self._now(), 1
 
     async def act(self, act: Act) -> None:
         """Write an act that was done already. If the database is unreachable, the entry is lost and the log says so."""
@@ -185,41 +165,16 @@ class Journal:
                 extra={"action": "audit_failed", "act": act.action, "actor": act.actor, "tenant": act.tenant},
             )
 
-    async def done(
-        self,
-        tenant: str,
-        actor: str,
-        action: str,
-        outcome: str,
-        *,
-        named: Mapping[str, Any],
-        answer: Mapping[str, Any],
-        face: Face | None = None,
-        address: str | None = None,
-    ) -> None:
-        """Write an administrative command that was carried out, or refused, into the journal.
-
-        Args:
-            named: the command's arguments. The act's target is taken from them, or else from `answer`.
-        """
+    async def command(self, act: Act, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """Write an administrative command that was carried out, or refused; its target stands in what it was given."""
         possible_targets = (
-            *(named.get(field) for field in ("snapshot_id", "to", "erasure_id")),
+            *(arguments.get(field) for field in ("snapshot_id", "to", "erasure_id")),
             *(answer.get(field) for field in ("snapshot_id", "request_id", "erasure_id")),
         )
         target = next((value for value in possible_targets if isinstance(value, str)), None)
         if target is not None:
             target = target[:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?")
-        await self.act(
-            Act(
-                tenant=tenant,
-                actor=actor,
-                action=action,
-                target=target,
-                outcome=outcome,
-                face=face,
-                address=address,
-            )
-        )
+        await self.act(replace(act, target=target))
 
     async def run(self) -> None:
         """Write queued records every second until cancelled, then once more."""
@@ -234,33 +189,20 @@ class Journal:
     async def flush(self) -> None:
         """Write all queued records, once a write under way has ended; those that cannot be written count as lost."""
         async with self._writing:
-            await self._flush()
-
-    async def _flush(self) -> None:
-        """Write queued refusals, then queued calls, grouped by tenant; needs `_writing`."""
-        attempts, self._attempts = self._attempts, {}
-        refusals: dict[str, list[Row]] = {}
-        for attempt, repeats in attempts.items():
-            row = (
-                attempt.actor,
-                attempt.action,
-                attempt.target,
-                attempt.outcome,
-                attempt.face,
-                attempt.address,
-                repeats.times,
-                datetime.fromtimestamp(repeats.at, UTC),
-            )
-            refusals.setdefault(attempt.tenant, []).append(row)
-        for tenant, rows in refusals.items():
-            await self._write("audit.write_refusals", tenant, rows, "refusals")
-        while self._calls:
-            calls: dict[str, list[Row]] = {}
-            for _ in range(min(_WRITTEN_AT_ONCE, len(self._calls))):
-                tenant, row = self._calls.popleft()
-                calls.setdefault(tenant, []).append(row)
-            for tenant, rows in calls.items():
-                await self._write("audit.write_calls", tenant, rows, "calls")
+            attempts, self._attempts = self._attempts, {}
+            refusals: defaultdict[str, list[Row]] = defaultdict(list)
+            for act, (first_at, times) in attempts.items():
+                row = (act.actor, act.action, act.target, act.outcome, act.face, act.address, times)
+                refusals[act.tenant].append((*row, datetime.fromtimestamp(first_at, UTC)))
+            for tenant, rows in refusals.items():
+                await self._write("audit.write_refusals", tenant, rows, "refusals")
+            while self._calls:
+                calls: defaultdict[str, list[Row]] = defaultdict(list)
+                for _ in range(min(_WRITTEN_AT_ONCE, len(self._calls))):
+                    tenant, row = self._calls.popleft()
+                    calls[tenant].append(row)
+                for tenant, rows in calls.items():
+                    await self._write("audit.write_calls", tenant, rows, "calls")
 
     async def _write(self, statement: str, tenant: str, rows: list[Row], sort: Dropped) -> None:
         try:

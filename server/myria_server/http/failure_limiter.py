@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Scope
 
 from myria.access.addresses import Proxies
-from myria.access.journal import NO_TENANT, NOBODY, Journal, RefusedAttempt
+from myria.access.journal import NO_TENANT, NOBODY, Act, Journal
 from myria.access.limits import CredentialUsage, Failures, network_of
 from myria.access.principal import Face, Principal
 from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
@@ -118,7 +118,7 @@ class FailureLimiter:
             return
         is_known = principal is not None
         self._journal.refused(
-            RefusedAttempt(
+            Act(
                 tenant=principal.tenant if principal is not None else NO_TENANT,
                 actor=principal.actor if principal is not None else NOBODY,
                 action=PATH_OF[api],

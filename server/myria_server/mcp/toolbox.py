@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from myria.access.journal import Journal, RefusedAttempt
+from myria.access.journal import Act, Journal
 from myria.access.principal import Face, Principal
 from myria.db.fairness import caller
 from myria.errors import (
@@ -156,16 +156,16 @@ class Toolbox:
         result = await self._run_tool(name, arguments, principal, address_of)
         tool = self._tools[name]
         if self._journal is not None and tool.profile == "admin" and tool in self.offered:
-            await self._journal.done(
-                principal.tenant,
-                principal.actor,
-                tool.name,
-                result.code,
-                named=arguments if isinstance(arguments, dict) else {},
-                answer=orjson.loads(result.body),
+            act = Act(
+                tenant=principal.tenant,
+                actor=principal.actor,
+                action=tool.name,
+                outcome=result.code,
                 face=self.face,
                 address=None if address_of is None else address_of(),
             )
+            named = arguments if isinstance(arguments, dict) else {}
+            await self._journal.command(act, named, orjson.loads(result.body))
         return result
 
     async def _run_tool(
@@ -271,7 +271,7 @@ class Toolbox:
             code = error.code
             if self._journal is not None and isinstance(error, AccessError):
                 self._journal.refused(
-                    RefusedAttempt(
+                    Act(
                         tenant=principal.tenant,
                         actor=principal.actor,
                         action=name,
