@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, get_args
 
 import asyncpg
@@ -232,7 +233,27 @@ class AccessStore:
         new, made = new.checked(), made or make_key()
         allowed = {"name": new.name, "roles": new.roles, "faces": new.faces, "as": new.own, "may_ask": new.may_ask}
         async with self._database.write(new.tenant) as connection:
-            await self._insert_key(connection, new, made, replaces=None)
+            try:
+                await connection.execute(
+                    sql("access.create_key"),
+                    new.tenant,
+                    made.key_id,
+                    new.name,
+                    new.description,
+                    made.digest,
+                    list(new.roles),
+                    list(new.faces),
+                    list(new.own),
+                    list(new.may_ask),
+                    None if new.channels is None else list(new.channels),
+                    new.requests_per_s,
+                    new.concurrency,
+                    new.text_format,
+                    self._actor,
+                    new.expires_s,
+                )
+            except asyncpg.ForeignKeyViolationError as error:
+                raise _no_tenant(new.tenant) from error
             await self._write_act(connection, new.tenant, "key.create", made.key_id, **allowed)
         return made, await self.key(made.key_id)
 
@@ -292,24 +313,10 @@ class AccessStore:
                     f"the key {key_id} was rotated already; rotate {old['replaced_by']}, which replaces it",
                     field="key_id",
                 )
-            new = NewKey(
-                name=old["name"],
-                tenant=old["tenant_id"],
-                roles=old["roles"],
-                faces=old["faces"],
-                own=old["own_participants"],
-                may_ask=old["may_ask"],
-                channels=old["channels"],
-                requests_per_s=old["requests_per_s"],
-                concurrency=old["concurrency"],
-                text_format=old["text_format"],
-                description=old["description"],
-                expires_s=old["lifetime_s"],
-            ).checked()
-            await self._insert_key(connection, new, made, replaces=key_id)
-            await connection.fetchval(sql("access.expire_key"), key_id, overlap_s)
+            rotation = (key_id, made.key_id, made.digest, self._actor, overlap_s)
+            await connection.execute(sql("access.rotate_key"), *rotation)
             await self._write_act(
-                connection, new.tenant, "key.rotate", key_id, new_key=made.key_id, overlap_s=overlap_s
+                connection, old["tenant"], "key.rotate", key_id, new_key=made.key_id, overlap_s=overlap_s
             )
         return made, await self.key(made.key_id)
 
@@ -332,7 +339,7 @@ class AccessStore:
     async def keys(self, tenant: str | None = None) -> list[Json]:
         """Return the keys of a tenant, or of all."""
         async with self._database.read(ALL_TENANTS) as connection:
-            return [_key(row) for row in await connection.fetch(sql("access.keys"), tenant, None)]
+            return [_json(row) for row in await connection.fetch(sql("access.keys"), tenant, None)]
 
     async def key(self, key_id: str) -> Json:
         """Return one key.
@@ -346,12 +353,12 @@ class AccessStore:
             row = await connection.fetchrow(sql("access.keys"), None, key_id)
         if row is None:
             raise _no_key(key_id)
-        return _key(row)
+        return _json(row)
 
     async def grants(self, tenant: str | None = None) -> list[Json]:
         """Return the grants of a tenant, or of all, oldest first."""
         async with self._database.read(ALL_TENANTS) as connection:
-            return [_grant(row) for row in await connection.fetch(sql("oauth.grants"), tenant, None)]
+            return [_json(row) for row in await connection.fetch(sql("oauth.grants"), tenant, None)]
 
     async def grant(self, grant_id: str) -> Json:
         """Return one grant.
@@ -363,7 +370,7 @@ class AccessStore:
             row = await connection.fetchrow(sql("oauth.grants"), None, _grant_id(grant_id))
         if row is None:
             raise _no_grant(grant_id)
-        return _grant(row)
+        return _json(row)
 
     async def revoke_grant(self, grant_id: str) -> Json:
         """End a grant and all its tokens, on every pod within a second. Safe to repeat: an ended grant stays as it is.
@@ -390,31 +397,6 @@ class AccessStore:
     async def _write_act(self, connection: Connection, tenant: str, action: str, target: str, **details: Any) -> None:
         act = Act(tenant=tenant, actor=self._actor, action=action, target=target, details=details)
         await write_act(connection, act)
-
-    async def _insert_key(self, connection: Connection, new: NewKey, made: MadeKey, *, replaces: str | None) -> None:
-        """Store a key; `replaces` is the id of the key that it was rotated from."""
-        try:
-            await connection.fetchrow(
-                sql("access.create_key"),
-                new.tenant,
-                made.key_id,
-                new.name,
-                new.description,
-                made.digest,
-                list(new.roles),
-                list(new.faces),
-                list(new.own),
-                list(new.may_ask),
-                None if new.channels is None else list(new.channels),
-                new.requests_per_s,
-                new.concurrency,
-                self._actor,
-                new.expires_s,
-                replaces,
-                new.text_format,
-            )
-        except asyncpg.ForeignKeyViolationError as error:
-            raise _no_tenant(new.tenant) from error
 
 
 def _checked_quota(quota: str, value: float | None) -> float | int | None:
@@ -461,66 +443,30 @@ def _patterns(patterns: Sequence[str], name: str) -> tuple[str, ...]:
     return tuple(sorted({checked_pattern(pattern, name) for pattern in patterns}))
 
 
+def _json(row: asyncpg.Record) -> Json:
+    """Return a row as it is shown, with times in RFC 3339."""
+    return {name: rfc3339_of(value) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
 def _tenant(row: asyncpg.Record) -> Json:
+    tenant = _json(row)
     return {
-        "tenant": row["tenant_id"],
-        "state": "deleting" if row["deleting_at"] else "suspended" if row["suspended_at"] else "active",
-        **_moments(row, "created_at", "suspended_at"),
-        "suspended_reason": row["suspended_reason"],
-        **{quota: row[quota] for quota in QUOTAS},
-        "redacted": row["redacted"],
-        "turns": row["turns_mode"],
+        "tenant": tenant["tenant_id"],
+        "state": "deleting" if tenant["deleting_at"] else "suspended" if tenant["suspended_at"] else "active",
+        "created_at": tenant["created_at"],
+        "suspended_at": tenant["suspended_at"],
+        "suspended_reason": tenant["suspended_reason"],
+        **{quota: tenant[quota] for quota in QUOTAS},
+        "redacted": tenant["redacted"],
+        "turns": tenant["turns_mode"],
         "use": {
-            "bytes_stored": row["stored"],
-            "concurrent_builds": row["builds"],
-            "model_tokens_per_day": row["model_tokens"],
+            "bytes_stored": tenant["stored"],
+            "concurrent_builds": tenant["builds"],
+            "model_tokens_per_day": tenant["model_tokens"],
         },
-        "active_keys": row["keys"],
-        "active_snapshot": row["snapshot_id"],
+        "active_keys": tenant["keys"],
+        "active_snapshot": tenant["snapshot_id"],
     }
-
-
-def _key(row: asyncpg.Record) -> Json:
-    """Return a key as it may be shown: everything but its secret."""
-    return {
-        "key_id": row["key_id"],
-        "name": row["name"],
-        "description": row["description"],
-        "tenant": row["tenant_id"],
-        "state": row["state"],
-        "roles": row["roles"],
-        "faces": row["faces"],
-        "as": row["own_participants"],
-        "may_ask": row["may_ask"],
-        "channels": row["channels"],
-        "requests_per_s": row["requests_per_s"],
-        "concurrency": row["concurrency"],
-        "format": row["text_format"],
-        "created_by": row["created_by"],
-        "replaces": row["replaces_key_id"],
-        "replaced_by": row["replaced_by"],
-        **_moments(row, "created_at", "expires_at", "revoked_at", "last_used_at"),
-    }
-
-
-def _grant(row: asyncpg.Record) -> Json:
-    return {
-        "grant_id": str(row["grant_id"]),
-        "tenant": row["tenant_id"],
-        "state": row["state"],
-        "client": row["client"],
-        "client_id": row["client_id"],
-        "key_id": row["key_id"],
-        "key": row["key"],
-        "face": row["face"],
-        "scopes": row["scopes"],
-        "ended_reason": row["ended_reason"],
-        **_moments(row, "created_at", "last_used_at", "expires_at", "ended_at"),
-    }
-
-
-def _moments(row: asyncpg.Record, *names: str) -> Json:
-    return {name: None if row[name] is None else rfc3339_of(row[name]) for name in names}
 
 
 def _grant_id(text: str) -> uuid.UUID:

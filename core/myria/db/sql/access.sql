@@ -110,22 +110,21 @@ SELECT myria.forget_tenant($1);
 
 -- name: create_key
 INSERT INTO myria.keys (tenant_id, key_id, name, description, digest, roles, faces, own_participants, may_ask, channels,
-    requests_per_s, concurrency, created_by, expires_at, replaces_key_id, text_format)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    CASE WHEN $14::float8 IS NULL THEN NULL ELSE clock_timestamp() + make_interval(secs => $14) END, $15, $16)
-RETURNING created_at, expires_at;
+    requests_per_s, concurrency, text_format, created_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+    CASE WHEN $15::float8 IS NULL THEN NULL ELSE clock_timestamp() + make_interval(secs => $15) END);
 
 -- name: keys
--- Keys by tenant and age, without their digests.
-SELECT k.tenant_id, k.key_id, k.name, k.description, k.roles, k.faces, k.own_participants, k.may_ask, k.channels,
-       k.requests_per_s, k.concurrency, k.text_format, k.created_at, k.created_by, k.expires_at, k.revoked_at, k.replaces_key_id,
-       (SELECT n.key_id FROM myria.keys n WHERE n.tenant_id = k.tenant_id AND n.replaces_key_id = k.key_id
-        ORDER BY n.created_at LIMIT 1) AS replaced_by,
-       extract(epoch FROM k.expires_at - k.created_at)::float8 AS lifetime_s,
-       u.last_used_at,
+-- Keys by tenant and age, as they are shown: without their digests.
+SELECT k.key_id, k.name, k.description, k.tenant_id AS tenant,
        CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked'
             WHEN k.expires_at <= clock_timestamp() THEN 'expired'
-            ELSE 'active' END AS state
+            ELSE 'active' END AS state,
+       k.roles, k.faces, k.own_participants AS "as", k.may_ask, k.channels, k.requests_per_s, k.concurrency,
+       k.text_format AS format, k.created_by, k.replaces_key_id AS replaces,
+       (SELECT n.key_id FROM myria.keys n WHERE n.tenant_id = k.tenant_id AND n.replaces_key_id = k.key_id
+        ORDER BY n.created_at LIMIT 1) AS replaced_by,
+       k.created_at, k.expires_at, k.revoked_at, u.last_used_at
 FROM myria.keys k LEFT JOIN myria.key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.key_id
 WHERE ($1::text IS NULL OR k.tenant_id = $1) AND ($2::text IS NULL OR k.key_id = $2)
 ORDER BY k.tenant_id, k.created_at, k.key_id;
@@ -144,7 +143,16 @@ FROM (SELECT key_id, revoked_at FROM myria.keys WHERE key_id = $1 FOR UPDATE) be
 WHERE k.key_id = before.key_id
 RETURNING k.tenant_id, k.revoked_at, before.revoked_at IS NOT NULL AS was_revoked;
 
--- name: expire_key
--- The end of a key that another one replaces: never later than it was.
-UPDATE myria.keys SET expires_at = least(coalesce(expires_at, 'infinity'), clock_timestamp() + make_interval(secs => $2))
-WHERE key_id = $1 RETURNING expires_at;
+-- name: rotate_key
+-- A key of the same rights and lifetime replaces one, which ends after some seconds, never later than it was to end.
+WITH old AS (
+    UPDATE myria.keys k
+    SET expires_at = least(coalesce(k.expires_at, 'infinity'), clock_timestamp() + make_interval(secs => $5))
+    FROM (SELECT key_id, expires_at - created_at AS lifetime FROM myria.keys WHERE key_id = $1) before
+    WHERE k.key_id = before.key_id
+    RETURNING k.*, before.lifetime)
+INSERT INTO myria.keys (tenant_id, key_id, name, description, digest, roles, faces, own_participants, may_ask, channels,
+    requests_per_s, concurrency, text_format, created_by, expires_at, replaces_key_id)
+SELECT tenant_id, $2, name, description, $3, roles, faces, own_participants, may_ask, channels,
+    requests_per_s, concurrency, text_format, $4, clock_timestamp() + lifetime, key_id
+FROM old;

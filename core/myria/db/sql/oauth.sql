@@ -16,15 +16,16 @@ SELECT myria.oauth_revoke($1, $2);
 -- name: grants
 -- Grants by tenant and age, of one tenant or of all, or the one of an id. A code that was never exchanged is `waiting`,
 -- then `expired`.
-SELECT g.tenant_id, g.grant_id, g.key_id, k.name AS key, g.client_id, c.name AS client, g.face, g.scopes, g.created_at,
-       g.expires_at, g.ended_at, g.ended_reason,
-       greatest(g.code_used_at, (SELECT max(o.used_at) FROM myria.oauth_tokens o
-                                 WHERE o.tenant_id = g.tenant_id AND o.grant_id = g.grant_id)) AS last_used_at,
+SELECT g.grant_id::text, g.tenant_id AS tenant,
        CASE WHEN g.ended_at IS NOT NULL THEN 'ended'
             WHEN g.expires_at <= clock_timestamp() THEN 'expired'
             WHEN k.revoked_at IS NOT NULL OR k.expires_at <= clock_timestamp() THEN 'key_ended'
             WHEN g.code_used_at IS NULL THEN 'waiting'
-            ELSE 'active' END AS state
+            ELSE 'active' END AS state,
+       c.name AS client, g.client_id, g.key_id, k.name AS key, g.face, g.scopes, g.ended_reason, g.created_at,
+       greatest(g.code_used_at, (SELECT max(o.used_at) FROM myria.oauth_tokens o
+                                 WHERE o.tenant_id = g.tenant_id AND o.grant_id = g.grant_id)) AS last_used_at,
+       g.expires_at, g.ended_at
 FROM myria.oauth_grants g
 JOIN myria.keys k ON k.tenant_id = g.tenant_id AND k.key_id = g.key_id
 JOIN myria.oauth_clients c ON c.client_id = g.client_id
