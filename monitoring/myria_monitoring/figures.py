@@ -18,9 +18,12 @@ import asyncpg
 
 from myria import errors
 from myria.db.database import ALL_TENANTS, Connection, Database
-from myria_monitoring.statements import sql
+from myria.db.queries import Statements
 
 logger = logging.getLogger(__name__)
+
+sql = Statements("myria_monitoring.sql", "myria.db.sql")
+"""The statements that read figures, beside the core's, by subject and name."""
 
 LOOK_S: Final = (5.0, 60.0)
 """Least and most seconds between two looks. In between, the pause is 100 times as long as the last look took."""

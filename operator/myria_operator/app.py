@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from aiohttp import web
 from prometheus_client.core import Metric
 
 from myria import errors
@@ -28,15 +29,13 @@ from myria_operator.jobs import SELECTOR, read_pod_template
 from myria_operator.ledger import Ledger
 from myria_operator.metrics import OperatorMetrics
 from myria_operator.observed import MANAGER
-from myria_operator.permissions import review
-from myria_operator.probe import liveness
 from myria_operator.queue import Queue
 from myria_operator.reconcile import Reconciler
 from myria_operator.requests import ClusterLoop
 from myria_operator.sweep import sweep
 from myria_operator.uninstall import OwnDeployment, end_builds
 from myria_rebuilds.connection import Connection, configuration
-from myria_rebuilds.resource import JOBS, KIND, REBUILDS, Json, ObjectKind
+from myria_rebuilds.resource import GROUP, JOBS, KIND, REBUILDS, Json, ObjectKind
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +44,22 @@ _LONGEST_WAIT_S: Final = 5.0
 
 _WATCH_AGAIN_S: Final = 0.5
 """Seconds between the starts of two watches of a kind, if the first ended early."""
+
+
+DEAD_S: Final = 60.0
+"""Seconds without a tick of the queue after which Kubernetes should restart the process."""
+
+NEEDED: Final = (
+    *((GROUP, "myriarebuilds", verb) for verb in ("get", "list", "watch", "create", "delete")),
+    (GROUP, "myriarebuilds/status", "patch"),
+    *(("batch", "jobs", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    ("", "pods", "list"),
+    *(("", "events", verb) for verb in ("list", "create")),
+)
+"""(API group, resource, verb) of everything the operator does; its Role grants these and little else."""
+
+_REVIEW_AGAIN_S: Final = 10.0
+"""Seconds between two attempts while the API server is away or refuses the review itself."""
 
 
 class Operator:
@@ -161,7 +176,7 @@ async def operate(settings: Settings, dsn: str) -> None:
         deployment = OwnDeployment(api, section.deployment)
         stack.push_async_callback(_end_if_uninstalled, operator, deployment)
         if section.metrics_port:
-            metrics = scraped("0.0.0.0", section.metrics_port, operator.families, process=True)  # noqa: S104 - see probe
+            metrics = scraped("0.0.0.0", section.metrics_port, operator.families, process=True)  # noqa: S104 - scrapes come from other nodes
             stack.enter_context(metrics)
         logger.info("watching namespace %s", namespace, extra={"action": "operator_ready", "namespace": namespace})
         async with asyncio.TaskGroup() as group:
@@ -189,3 +204,55 @@ async def _await_schema(database: Database, settings: Settings) -> None:
         if settings.migrate.wait_s:
             raise
         logger.warning("the schema is not checked: %s", error.message, extra={"action": "schema_unchecked"})
+
+
+@asynccontextmanager
+async def liveness(port: int, idle_s: Callable[[], float], keys: Callable[[], int]) -> AsyncIterator[None]:
+    """Answer GET /healthz for the block: 200, or 503 once the queue has not ticked for `DEAD_S`. Port 0 opens none.
+
+    An outage of the database or the API server never fails it.
+
+    Raises:
+        PortInUse: another program listens there.
+    """
+
+    async def healthz(_request: web.Request) -> web.Response:
+        idle = idle_s()
+        body = {"idle_s": round(idle, 1), "keys": keys()}
+        return web.json_response(body, status=200 if idle < DEAD_S else 503)
+
+    if not port:
+        yield
+        return
+    application = web.Application()
+    application.router.add_get("/healthz", healthz)
+    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104 - the kubelet asks from the node
+        except OSError as error:
+            raise errors.PortInUse(f"port {port} is in use; set operator.probe_port", port=port) from error
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def review(api: Connection) -> None:
+    """Log each permission that is missing, before a request fails; try again until the API server has answered."""
+    while True:
+        try:
+            missing = [
+                f"{verb} {resource}" for group, resource, verb in NEEDED if not await api.may(verb, group, resource)
+            ]
+            break
+        except (errors.ClusterRefused, errors.ClusterUnavailable) as error:
+            logger.warning("permissions not reviewed yet: %s", error.message, extra={"action": "permissions_unknown"})
+            await asyncio.sleep(_REVIEW_AGAIN_S)
+    for permission in missing:
+        logger.error(
+            "missing permission: %s in namespace %s; see examples/kubernetes/rbac/operator.yaml",
+            permission,
+            api.namespace,
+            extra={"action": "permission_missing", "permission": permission},
+        )

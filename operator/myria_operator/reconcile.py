@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from myria.errors import ClusterRefused, ClusterUnavailable, UnavailableError
@@ -21,10 +21,9 @@ from myria_operator.jobs import STOP_DEADLINE_S, PodTemplate, job_change, manife
 from myria_operator.ledger import Ledger
 from myria_operator.naming import event_name, job_name
 from myria_operator.observed import MANAGER, REQUEST_LABEL, Job, Observed, Rebuild, Situation
-from myria_operator.pods import pods_problem
 from myria_rebuilds.connection import Connection
 from myria_rebuilds.report import BuildFacts
-from myria_rebuilds.resource import API_VERSION, EVENTS, JOBS, KIND, PLURAL, REBUILDS, Json
+from myria_rebuilds.resource import API_VERSION, EVENTS, JOBS, KIND, PLURAL, PODS, REBUILDS, Json
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +53,10 @@ _TROUBLES: Final = frozenset(
     }
 )
 """Reasons whose Kubernetes Events are warnings although nothing has ended."""
+
+
+_LIVING: Final = frozenset({"Pending", "Running", "Unknown"})
+"""Phases of pods that may still work."""
 
 
 class Reconciler:
@@ -393,3 +396,49 @@ def _recheck_after_s(observed: Observed) -> float | None:
     # The Job does not change when its pods are refused, so no watch reports it.
     has_no_pod = job is not None and job.active == 0 and not build.alive
     return _NO_POD_S if has_no_pod and not observed.rebuild.wants("suspend") else _CHECK_AGAIN_S
+
+
+async def pods_problem(api: Connection, job: Job) -> tuple[str, str] | None:
+    """Return why no pod of a Job works: POD_NOT_STARTING or PODS_REFUSED, and a message; None if nothing is known.
+
+    The message has the words of the kubelet, the scheduler or the API server's admission.
+    """
+    try:
+        pods = await api.objects(PODS, labelSelector=f"job-name={job.name}")
+        for pod in pods:
+            if problem := not_starting(pod):
+                return reasons.POD_NOT_STARTING, f"pod {pod['metadata']['name']}: {problem}"
+        if any((pod.get("status") or {}).get("phase") in _LIVING for pod in pods):
+            return None
+        of_job = f"involvedObject.kind=Job,involvedObject.name={job.name},involvedObject.uid={job.uid}"
+        events = await api.objects(EVENTS, fieldSelector=f"{of_job},reason=FailedCreate,type=Warning")
+    except ClusterRefused:
+        return None  # only details are lost; the permission review at the start names the missing right
+    refusal = newest_refusal(events, since=max((pod["metadata"]["creationTimestamp"] for pod in pods), default=""))
+    return (reasons.PODS_REFUSED, refusal) if refusal is not None else None
+
+
+def not_starting(pod: Mapping[str, Any]) -> str | None:
+    """Return why a pod does not start, None when it does or has."""
+    pod_status = pod.get("status") or {}
+    for container in pod_status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
+            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+    for condition in pod_status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}".rstrip(": ")
+    return None
+
+
+def newest_refusal(events: Sequence[Mapping[str, Any]], *, since: str) -> str | None:
+    """Return the newest refusal of a Job's pods; None if pods were created after it (the last at `since`, RFC 3339)."""
+
+    def last_seen(event: Mapping[str, Any]) -> str:
+        series = (event.get("series") or {}).get("lastObservedTime")
+        return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
+
+    if not events:
+        return None
+    newest = max(events, key=last_seen)
+    return str(newest.get("message") or "no reason given") if last_seen(newest) >= since else None

@@ -20,7 +20,7 @@ from myria.access.principal import Face
 from myria.llm.failures import Kind
 from myria.notes.turns.facts import Tier
 from myria.notes.turns.shadow import Aspect, Call, Outcome
-from myria.settings.redaction_kinds import KINDS
+from myria.settings.database import KINDS
 from myria_monitoring.exposition import OTHER, about_process, counter, gauge, make_counter, make_histogram, text_of
 from myria_server.api.tools import TOOLS
 from myria_server.api.turns.handlers import TurnConflict

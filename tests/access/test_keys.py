@@ -9,7 +9,6 @@ from datetime import datetime
 import asyncpg
 import pytest
 
-from myria.access.durations import parse_duration
 from myria.access.key_cache import KeyCache
 from myria.access.secrets import make_key, parse_key
 from myria.access.store import AccessStore, NewKey
@@ -25,6 +24,7 @@ from myria.errors import (
     TenantNotFound,
     TenantSuspended,
 )
+from myria_cli.commands.keys import parse_duration
 from tests.support.clock import Clock
 from tests.support.keys import access_store
 from tests.support.postgres import Database

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from myria_cli.commands.events import WHOLE
-from myria_cli.importers.formats import FORMATS
+from myria_cli.importers.run import FORMATS
 from tests.cli.conftest import Call
 
 

@@ -9,9 +9,9 @@ import kubernetes_validate
 import pytest
 
 from myria_operator import reasons
+from myria_operator.app import NEEDED
 from myria_operator.decide import violations
 from myria_operator.jobs import read_pod_template
-from myria_operator.permissions import NEEDED
 from tests.kubernetes import manifests
 from tests.kubernetes.api import Api, ApiError, Json
 from tests.kubernetes.place import Place, rebuild

@@ -10,8 +10,8 @@ import pytest
 
 from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
+from myria_operator.app import NEEDED
 from myria_operator.ledger import Ledger
-from myria_operator.permissions import NEEDED
 from myria_rebuilds.connection import Connection
 from myria_rebuilds.resource import JOBS, ObjectKind
 from tests.kubernetes.api import Json

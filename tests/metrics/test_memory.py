@@ -26,8 +26,7 @@ from myria_migrations import functions
 from myria_monitoring import figures as reading
 from myria_monitoring.catalogue import BY_NAME
 from myria_monitoring.exposition import BUILD_SECONDS, about_memory, text_of
-from myria_monitoring.figures import FigureReader
-from myria_monitoring.statements import sql
+from myria_monitoring.figures import FigureReader, sql
 from myria_server.api.tools import TOOLS
 from tests.metrics.scraping import Samples, samples
 from tests.support import builds

@@ -18,8 +18,8 @@ from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.folding import event_log
 from myria.notes.model import Remembered
+from myria.settings.database import KINDS
 from myria.settings.planner import PlannerSettings
-from myria.settings.redaction_kinds import KINDS
 from tests.support.postgres import Database
 
 TENANT = "default"

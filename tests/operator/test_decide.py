@@ -15,7 +15,7 @@ from myria_operator import reasons
 from myria_operator.decide import Do, decide, transitions, with_times
 from myria_operator.naming import job_name
 from myria_operator.observed import Job, Observed, Rebuild, Situation, Target
-from myria_operator.pods import newest_refusal
+from myria_operator.reconcile import newest_refusal
 from myria_rebuilds.report import BuildFacts, pod_fields, status_fields
 
 NOW = "2026-01-02T03:04:05Z"

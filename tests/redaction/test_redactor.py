@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from myria.log.redaction import secrets
 from myria.log.redaction.numbers import is_card
 from myria.log.redaction.redactor import PLACEHOLDERS, PayloadRedactor
-from myria.settings.redaction_kinds import KINDS, Kind
+from myria.settings.database import KINDS, Kind
 from tests.support.counts import examples
 
 EVERYTHING = PayloadRedactor(KINDS, ("KR", "US"))

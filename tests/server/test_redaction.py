@@ -19,7 +19,7 @@ from myria.log.limits import Limits
 from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
 from myria.settings import RedactionSettings, Settings
-from myria.settings.redaction_kinds import KINDS, Kind
+from myria.settings.database import KINDS, Kind
 from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving

@@ -41,7 +41,7 @@ WHOLE = (
     *("chatgpt", "claude", "slack", "whatsapp", "telegram", "mem0", "zep"),
     *("basic-memory", "memory-server", "csv"),
 )
-"""Systems whose exports are files and folders, as in `myria_cli.importers.formats`, which takes long to import."""
+"""Systems whose exports are files and folders, as in `myria_cli.importers.run`, which takes long to import."""
 
 SYSTEMS = ", ".join(WHOLE + BY_LINE)
 

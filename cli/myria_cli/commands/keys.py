@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's public id.")]
 GrantId = Annotated[str, typer.Argument(metavar="GRANT_ID", help="The grant's id, as `myria grant list` shows it.")]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Of every tenant, not only --tenant.")]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_SHORT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw])")
 
 app = typer.Typer(rich_help_panel=PANEL)
 key = typer.Typer(
@@ -105,7 +110,6 @@ async def create(
         myria key create web-host --tenant team-a --role read --role append --may-ask 'user:*' --expires 90d --json
         myria key create ops --role admin --face admin
     """
-    from myria.access.durations import parse_duration
     from myria.access.store import DEFAULT_FACES, NewKey
 
     given_key = _read_given_key(key_file, key_env)
@@ -172,8 +176,6 @@ async def rotate(
     Examples:
         myria key rotate 7hk2m9xq4abc --overlap 24h
     """
-    from myria.access.durations import parse_duration
-
     async with access_store(options) as store:
         made, shown = await store.rotate_key(_key_id_of(key_id), overlap_s=parse_duration(overlap, "overlap"))
     _hand_over(options, made, shown)
@@ -265,3 +267,21 @@ def _key_id_of(text: str) -> str:
     """Return the key's id if `text` is a whole key, else `text`, which then is an id."""
     made = parse_key(text)
     return text if made is None else made.key_id
+
+
+def parse_duration(text: str, field: str) -> float:
+    """Parse a length of time as people write it (90s, 30m, 12h, 30d, 8w, or ISO 8601 as P30D); return seconds.
+
+    Raises:
+        InvalidArgument: the text is not a length of time.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    if (match := _SHORT.fullmatch(text.strip())) is not None:
+        return float(match[1]) * _UNITS[match[2]]
+    try:
+        if text.startswith("P"):
+            return TypeAdapter(timedelta).validate_python(text).total_seconds()
+    except (ValidationError, OverflowError):
+        pass
+    raise InvalidArgument(f"{field} must be a length of time such as 90s, 30m, 12h, 30d, 8w or P30D", field=field)

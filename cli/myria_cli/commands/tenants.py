@@ -14,7 +14,7 @@ import typer
 from myria.db.database import Database
 from myria.db.options import pool_options
 from myria.errors import InternalError, InvalidArgument
-from myria.settings.redaction_kinds import KINDS, Kind
+from myria.settings.database import KINDS, Kind
 from myria_cli import console, logs
 from myria_cli.options import Options, actor, command
 from myria_cli.place import database_of, opened

@@ -32,7 +32,7 @@ from myria.db.queries import sql
 from myria.errors import GrantNotFound, InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
 from myria.log.jsontext import check_storable
 from myria.log.scopes import canonical_participants
-from myria.settings.redaction_kinds import KINDS, Kind
+from myria.settings.database import KINDS, Kind
 from myria.settings.serving import TurnsMode
 
 Json = dict[str, Any]

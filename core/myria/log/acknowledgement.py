@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from myria.settings.redaction_kinds import Kind
+from myria.settings.database import Kind
 
 NOTHING: Mapping[Kind, int] = MappingProxyType({})
 """Nothing was redacted, as for most payloads."""

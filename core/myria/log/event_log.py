@@ -29,7 +29,7 @@ from myria.log.quotas import TenantQuotas, TenantUse
 from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.transaction import AppendTransaction
 from myria.settings import Settings
-from myria.settings.redaction_kinds import Kind
+from myria.settings.database import Kind
 
 T = TypeVar("T")
 Counts = Mapping[Kind, int]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import QuotaExceeded, StorageQuotaExceeded
-from myria.settings.redaction_kinds import Kind
+from myria.settings.database import Kind
 from myria.settings.serving import TurnsMode
 
 FRESH_S = 5.0

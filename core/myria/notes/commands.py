@@ -45,7 +45,7 @@ from myria.notes.model import (
     note_of,
 )
 from myria.notes.repeats import Beside, KeptNote, Repeats, SameText, nothing_beside
-from myria.settings.redaction_kinds import Kind
+from myria.settings.database import Kind
 from myria.text.announcing import holds_later
 from myria.text.dates import local_day
 

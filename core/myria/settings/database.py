@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from myria.errors import ConfigurationError
-from myria.settings.redaction_kinds import Kind
 from myria.settings.sections import Section, section
 
 if TYPE_CHECKING:
     from pydantic import Field
+
+Kind = Literal["secret", "password", "card", "email", "phone"]
+"""What can be taken out of payloads."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _DAY_S = 86_400.0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from myria.errors import ConfigurationError
-from myria.settings.redaction_kinds import Kind
+from myria.settings.database import Kind
 from myria.settings.sections import BASE_URL, Section, section
 
 if TYPE_CHECKING:

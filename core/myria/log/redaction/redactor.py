@@ -11,7 +11,7 @@ import orjson
 from myria.log.redaction.expressions import compiled, first_look
 from myria.log.redaction.numbers import FIRST_LOOK_CARD, FIRST_LOOK_PHONE, find_cards, find_phones, is_card
 from myria.log.redaction.secrets import find_secrets, first_look_for_secrets, holds_proven_secret
-from myria.settings.redaction_kinds import KINDS, Kind
+from myria.settings.database import KINDS, Kind
 
 PLACEHOLDERS: Mapping[Kind, str] = {
     "secret": "[REDACTED_API_KEY]",

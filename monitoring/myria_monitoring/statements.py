@@ -1,7 +1,0 @@
-"""The statements that read figures, beside the core's, by subject and name."""
-
-from __future__ import annotations
-
-from myria.db.queries import Statements
-
-sql = Statements("myria_monitoring.sql", "myria.db.sql")
