@@ -20,7 +20,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,23 +100,17 @@ class SealedSecret:
         Raises:
             ConfigurationError: the entry is malformed.
         """
-        fields = ("tenant", "name", "key_id", "nonce", "ciphertext", "kept_at")
-        if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in fields):
-            raise ConfigurationError(f"An entry that is no secret stands in {where}.", field="secrets.file")
         try:
-            return cls(
-                tenant=checked_tenant(entry["tenant"]),
-                name=checked_name(entry["name"]),
-                key_id=entry["key_id"],
-                nonce=base64.b64decode(entry["nonce"], validate=True),
-                ciphertext=base64.b64decode(entry["ciphertext"], validate=True),
-                kept_at=entry["kept_at"],
-            )
-        except (binascii.Error, ValueError, MyriaError) as error:
-            named = f"{entry['tenant'][:64]!r}, {entry['name'][:64]!r}"
-            raise ConfigurationError(
-                f"An entry that is no secret stands in {where}: {named}.", field="secrets.file"
-            ) from error
+            texts: dict[str, str] = {field.name: entry[field.name] for field in fields(cls)}
+            nonce, ciphertext = (base64.b64decode(texts.pop(name), validate=True) for name in ("nonce", "ciphertext"))
+            if not all(isinstance(text, str) for text in texts.values()):
+                raise TypeError("a field is no text")
+            checked_tenant(texts["tenant"])
+            checked_name(texts["name"])
+        except (KeyError, TypeError, ValueError, MyriaError) as error:
+            named = {name: str(entry.get(name))[:64] for name in ("tenant", "name")} if isinstance(entry, dict) else ""
+            raise _unusable(f"An entry that is no secret stands in {where}: {named or 'no object'}.") from error
+        return cls(nonce=nonce, ciphertext=ciphertext, **texts)
 
     def to_json(self) -> Json:
         """Return this secret as an entry of the file."""
@@ -146,15 +140,13 @@ class SealedSecret:
                         self.nonce, self.ciphertext, _associated_data(self.tenant, self.name, self.key_id)
                     ).decode()
                 except (InvalidTag, ValueError):  # not `from`: nothing of either may be shown
-                    raise ConfigurationError(
+                    raise _unusable(
                         f"{named} is not what was sealed under this name: it was changed, or exchanged for another. "
-                        "Set it anew with `myria secret set`, or put the file back from a backup.",
-                        field="secrets.file",
+                        "Set it anew with `myria secret set`, or put the file back from a backup."
                     ) from None
-        raise ConfigurationError(
+        raise _unusable(
             f"{named} was sealed under another master key ({self.key_id[:16]}); add that key behind the first, or "
-            "set it anew with `myria secret set`.",
-            field="secrets.file",
+            "set it anew with `myria secret set`."
         )
 
 
@@ -191,9 +183,7 @@ class Vault:
             ConfigurationError: the settings name no file, or no valid master key.
         """
         if settings.file is None:
-            raise ConfigurationError(
-                "secrets.file names no file: set it (MYRIA_SECRETS_FILE) to keep secrets.", field="secrets.file"
-            )
+            raise _unusable("secrets.file names no file: set it (MYRIA_SECRETS_FILE) to keep secrets.")
         return cls(Path(settings.file), _master_keys(settings, os.environ if environ is None else environ))
 
     def opened(self) -> Secrets:
@@ -215,18 +205,18 @@ class Vault:
             with self._path.open("rb") as opened:
                 raw = opened.read(_MOST_FILE_BYTES + 1)
         except OSError as error:
-            raise ConfigurationError(f"secrets.file: {self._path}: {error.strerror}.", field="secrets.file") from error
+            raise _unusable(f"secrets.file: {self._path}: {error.strerror}.") from error
         try:
             document = orjson.loads(raw) if len(raw) <= _MOST_FILE_BYTES else None
         except orjson.JSONDecodeError:
             document = None
         if not isinstance(document, dict) or not isinstance(document.get("secrets"), list):
-            raise ConfigurationError(f"No secrets can be read in {self._where}.", field="secrets.file")
+            raise _unusable(f"No secrets can be read in {self._where}.")
         if document.get("version") != _VERSION:
-            raise ConfigurationError(f"A newer version of Myria wrote {self._where}.", field="secrets.file")
+            raise _unusable(f"A newer version of Myria wrote {self._where}.")
         found = [SealedSecret.from_json(entry, self._where) for entry in document["secrets"]]
         if len({(each.tenant, each.name) for each in found}) < len(found):
-            raise ConfigurationError(f"Two secrets of one name stand in {self._where}.", field="secrets.file")
+            raise _unusable(f"Two secrets of one name stand in {self._where}.")
         return found
 
     def keep(self, tenant: str, name: str, value: str) -> SealedSecret:
@@ -245,13 +235,10 @@ class Vault:
             raise InvalidArgument(f"a secret must be a text of 1 to {MOST_BYTES} bytes in UTF-8", field="value")
         new_secret = SealedSecret.seal(self._keys[0], checked_tenant(tenant), name, value)
         with self._changing(may_be_absent=True) as entries:
-            others = {
-                owner_and_name: each for owner_and_name, each in entries.items() if owner_and_name != (tenant, name)
-            }
-            # Refuse a wrong master key before it seals anything: it could not decrypt the others.
-            for each in others.values():
-                each.opened(self._keys, self._where)
-            self._write([*others.values(), new_secret])
+            entries.pop((tenant, name), None)
+            for other in entries.values():  # refuse a wrong master key, which could not open them
+                other.opened(self._keys, self._where)
+            self._write([*entries.values(), new_secret])
         return new_secret
 
     def remove(self, tenant: str, name: str) -> None:
@@ -292,9 +279,7 @@ class Vault:
         try:
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
-            raise ConfigurationError(
-                f"secrets.file: {self._path.parent}: {error.strerror}.", field="secrets.file"
-            ) from error
+            raise _unusable(f"secrets.file: {self._path.parent}: {error.strerror}.") from error
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             absent = may_be_absent and not self._path.exists()
@@ -311,7 +296,7 @@ class Vault:
             with written_whole(target) as file:
                 file.write(content)
         except OSError as error:
-            raise ConfigurationError(f"secrets.file: {target}: {error.strerror}.", field="secrets.file") from error
+            raise _unusable(f"secrets.file: {target}: {error.strerror}.") from error
 
 
 def opened_secrets(settings: SecretsSettings, environ: Mapping[str, str] | None = None) -> Secrets:
@@ -366,6 +351,10 @@ def _master_keys(settings: SecretsSettings, environ: Mapping[str, str]) -> list[
             field="secrets.master_key_file",
         )
     return [MasterKey.parse(text, where) for text in texts]
+
+
+def _unusable(message: str, field: str = "secrets.file") -> ConfigurationError:
+    return ConfigurationError(message, field=field)
 
 
 def _associated_data(tenant: str, name: str, key_id: str) -> bytes:
