@@ -23,7 +23,7 @@ from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database
 
-FINGERPRINT = fingerprint(builds.DEFAULTS.planner.for_planner())
+FINGERPRINT = fingerprint(builds.DEFAULTS.planner)
 
 
 class InFlight:

@@ -193,7 +193,7 @@ async def test_scopes_at_work_are_left_alone(five_snapshots: Database) -> None:
     await append(database.server_dsn, conversation(5, seed=8, participants=PAIRS[0], start=90_000))
     build_id = await builds.queue(database)
     async with Pool(database.builder_dsn) as pool:
-        await start_build(pool, TENANT, build_id, fingerprint(builds.DEFAULTS.planner.for_planner()))
+        await start_build(pool, TENANT, build_id, fingerprint(builds.DEFAULTS.planner))
 
     during = await collect(database)
 

@@ -313,7 +313,7 @@ async def test_each_text_is_analysed_once_in_a_build(database: Database, monkeyp
     assert max(analysed.values()) == 1
     assert second.counts["events_analysed"] < len(texts)
     async with Pool(database.dsn) as pool:
-        report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
+        report = await verify(pool, TENANT, builds.DEFAULTS.planner, deep=True)
     assert report.failed == 0
 
 
@@ -356,7 +356,7 @@ async def test_a_build_reads_again_what_it_has_no_room_to_hold(
 
     assert built.counts["events_analysed"] - 300 in read_again
     async with Pool(database.dsn) as pool:
-        report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
+        report = await verify(pool, TENANT, builds.DEFAULTS.planner, deep=True)
     assert report.failed == 0
 
 
@@ -385,7 +385,7 @@ def _begun(statements: Sequence[str], how: str) -> int:
 async def _statements_of_a_task(database: Database) -> list[str]:
     """What a build of the only scope asks PostgreSQL for, from its task's beginning to before its end."""
     build_id = await builds.queue(database)
-    planner = builds.DEFAULTS.planner.for_planner()
+    planner = builds.DEFAULTS.planner
     statements: list[str] = []
     async with Pool(database.builder_dsn, PoolOptions(size=1)) as pool:
         build = await start_build(pool, TENANT, build_id, fingerprint(planner))

@@ -31,7 +31,7 @@ from tests.support.events import TENANT, append, conversation
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-PLANNER = builds.DEFAULTS.planner.for_planner()
+PLANNER = builds.DEFAULTS.planner
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-PLANNER = builds.DEFAULTS.planner.for_planner()
+PLANNER = builds.DEFAULTS.planner
 
 
 async def two_snapshots(database: Database) -> list[str]:

@@ -163,7 +163,7 @@ async def test_every_worker_learns_how_it_ended(database: Database) -> None:
     built = await builds.build(database, full=True)
     async with Pool(database.builder_dsn) as pool:
         for _ in range(2):
-            mark = fingerprint(builds.DEFAULTS.planner.for_planner())
+            mark = fingerprint(builds.DEFAULTS.planner)
             assert await start_build(pool, TENANT, built.build_id, mark) is Outcome.NOTHING_TO_DO
 
 

@@ -28,7 +28,7 @@ from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-PLANNER = builds.DEFAULTS.planner.for_planner()
+PLANNER = builds.DEFAULTS.planner
 EVENTS = 600
 PARTS = 10
 

@@ -53,7 +53,7 @@ async def grown(
         await append(database.server_dsn, events[part * len(events) // parts : (part + 1) * len(events) // parts])
         await builds.build(database, configured=configured)
     async with Pool(database.dsn) as pool:
-        report = await verify(pool, TENANT, configured.planner.for_planner(), deep=True)
+        report = await verify(pool, TENANT, configured.planner, deep=True)
         assert report.failed == 0, [check.failures for check in report.checks if check.failed]
         trees = {}
         for participants, root in (await builds.roots(database)).items():

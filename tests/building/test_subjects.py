@@ -111,7 +111,7 @@ async def test_every_row_has_a_snapshot(database: Database) -> None:
     await builds.build(database, configured=WITH)
     assert (await builds.build(database, configured=WITH, full=True)).error is None
     async with Pool(database.superuser_dsn) as pool:
-        report = await verify(pool, TENANT, WITH.planner.for_planner(), deep=True)
+        report = await verify(pool, TENANT, WITH.planner, deep=True)
     assert report.failed == 0, [check.failures for check in report.checks if check.failed]
 
 
@@ -128,7 +128,7 @@ async def test_a_full_build_of_what_is_there_changes_nothing(database: Database)
     assert (await builds.build(database, configured=WITH, full=True)).counts["scopes_changed"] == 1
     assert await stored(database) == before
     async with Pool(database.superuser_dsn) as pool:
-        report = await verify(pool, TENANT, WITH.planner.for_planner(), deep=True)
+        report = await verify(pool, TENANT, WITH.planner, deep=True)
     assert report.failed == 0, [check.failures for check in report.checks if check.failed]
 
 

@@ -48,7 +48,7 @@ async def subjects(database: Database) -> Mapping[tuple[str, ...], bytes | None]
 async def assert_sound(database: Database) -> None:
     """`verify --deep` finds nothing, and a full build of the same events finds the same subjects."""
     async with Pool(database.superuser_dsn) as pool:
-        report = await verify(pool, TENANT, WITH.planner.for_planner(), deep=True)
+        report = await verify(pool, TENANT, WITH.planner, deep=True)
     assert report.failed == 0, [check.failures for check in report.checks if check.failed]
     before = await subjects(database)
     await builds.build(database, configured=WITH, full=True, force=True)

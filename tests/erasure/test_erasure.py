@@ -108,7 +108,7 @@ async def _write(dsn: str, query: str, *arguments: Any) -> None:
 
 async def failed(dsn: str) -> dict[str, list[str]]:
     async with Database(dsn) as database:
-        report = await verify(database, TENANT, SETTINGS.planner.for_planner(), deep=True, all_snapshots=True)
+        report = await verify(database, TENANT, SETTINGS.planner, deep=True, all_snapshots=True)
     return {check.name: check.failures for check in report.checks if check.failed}
 
 
@@ -178,7 +178,7 @@ async def test_memories_agents_and_sessions_are_erased_with_what_lists_them(data
     await erase(database.operator_dsn, Selection(participants=("org",), shared="remove"))
     assert await traces(database.dsn) == []
     async with Database(database.dsn) as pool:
-        report = await verify(pool, TENANT, SETTINGS.planner.for_planner(), deep=True)
+        report = await verify(pool, TENANT, SETTINGS.planner, deep=True)
     assert [check.failures for check in report.checks if check.failed] == []
 
 

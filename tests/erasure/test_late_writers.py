@@ -41,7 +41,7 @@ async def test_a_worker_that_stood_still_writes_nothing_of_what_it_read(
 ) -> None:
     """It has read and planned the events, its lease ends, they are erased: it goes on, and is refused."""
     await append(database.dsn, [*conversation(20), *(said(number) for number in range(4))])
-    planner = SETTINGS.planner.for_planner()
+    planner = SETTINGS.planner
     build_id = await builds.queue(database)
     write = TreeWriter._write
     stood: list[int] = []
@@ -124,7 +124,7 @@ async def test_plans_of_a_model_go_a_bounded_part_at_a_time(database: postgres.D
     """More plans than one transaction takes name erased events: all of those go, and no other."""
     ids = [result.event_id for result in await append(database.dsn, [said(1), said(2, "something else")])]
     scope_id = await builds.value(database, "SELECT min(scope_id) FROM myria.scopes")
-    planner = settings_digest(SETTINGS.planner.for_planner())
+    planner = settings_digest(SETTINGS.planner)
     async with Database(database.dsn) as pool:
         async with pool.write(TENANT) as connection:
             await connection.executemany(

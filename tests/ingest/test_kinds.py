@@ -141,7 +141,7 @@ def two_drafts() -> list[Draft]:
 
 async def failed(dsn: str) -> dict[str, list[str]]:
     async with Pool(dsn) as pool:
-        report = await verify(pool, TENANT, SETTINGS.planner.for_planner())
+        report = await verify(pool, TENANT, SETTINGS.planner)
     return {check.name: check.failures for check in report.checks if check.failed}
 
 

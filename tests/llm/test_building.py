@@ -53,7 +53,7 @@ async def leaves_of(database: Database) -> dict[str, tuple[list[str], str, str]]
 async def sound(database: Database, *, deep: bool = False) -> None:
     """Fail when `verify` finds anything."""
     async with Pool(database.dsn) as pool:
-        report = await verify(pool, TENANT, Settings().planner.for_planner(), deep=deep)
+        report = await verify(pool, TENANT, Settings().planner, deep=deep)
     assert report.failed == 0, [check.failures for check in report.checks if check.failed]
 
 
@@ -206,7 +206,7 @@ async def test_a_replay_gives_the_same_roots(database: Database, provide: Starti
     assert sum(one.counts.get("llm_units_degraded", 0) for one in built) > 3
     async with Pool(database.server_dsn) as pool:
         for one in built:
-            repeated = await replay(pool, TENANT, one.build_id, Settings().planner.for_planner())
+            repeated = await replay(pool, TENANT, one.build_id, Settings().planner)
             assert repeated["equal"], repeated
             assert len(repeated["scopes"]) == len(PAIRS)
             assert all(scope["root"] is not None for scope in repeated["scopes"])
@@ -227,7 +227,7 @@ async def test_a_replay_notices_a_difference(database: Database, provide: Starti
     async with Pool(database.server_dsn) as pool:
         # The deterministic plan of that unit was never stored: the difference shows at the latest when it is read.
         try:
-            repeated = await replay(pool, TENANT, built.build_id, Settings().planner.for_planner())
+            repeated = await replay(pool, TENANT, built.build_id, Settings().planner)
         except InternalError:
             return
     assert not repeated["equal"]

@@ -100,7 +100,7 @@ async def test_a_whole_build_and_its_replay(database: Database, provide: Startin
     before = await builds.roots(database)
     async with Pool(database.server_dsn) as pool:
         for one in built:
-            repeated = await replay(pool, TENANT, one.build_id, Settings().planner.for_planner())
+            repeated = await replay(pool, TENANT, one.build_id, Settings().planner)
             assert repeated["equal"]
     again = await builds.build(database, configured=llm, full=True, force=True)
     assert again.outcome is Outcome.SUCCEEDED

@@ -130,7 +130,7 @@ async def test_scans_of_a_restored_tail_are_bounded_as_before(database: Database
     )
     assert wrong == []
     async with StoreDatabase(database.server_dsn) as store:
-        report = await verify(store, TENANT, Settings().planner.for_planner(), deep=True, all_snapshots=True)
+        report = await verify(store, TENANT, Settings().planner, deep=True, all_snapshots=True)
     assert not report.failed
 
 

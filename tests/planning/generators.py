@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import ClassVar
 
 from hypothesis import strategies as st
 
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import PlanEvent
 
+
+class _Dense(PlannerSettings):
+    hash_cut: ClassVar[int] = 3
+
+
 SETTINGS = PlannerSettings()
-DENSE = PlannerSettings(hash_cut=3)
+DENSE = _Dense()
 MINUTE = 60_000_000
 SCOPE = ("ana", "bo")
 YEAR_1 = -62_135_596_800_000_000

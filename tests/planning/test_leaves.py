@@ -109,7 +109,7 @@ def test_many_leaves_get_parts() -> None:
     assert nodes[-1].is_unit
     parts = [node for node in nodes if 0 < node.level <= MAX_PART_LEVEL]
     assert parts
-    assert all(8 <= len(node.children) <= SETTINGS.max_fan_out for node in parts)
+    assert all(8 <= len(node.children) <= SETTINGS.max_children for node in parts)
     assert sum(node.units for node in nodes) == 1
 
 

@@ -252,7 +252,7 @@ async def test_every_tree_of_subjects_keeps_its_rules(seed: int, count: int, var
     subjects_by_leaf: dict[bytes, int] = {}
     for node in update.nodes:
         assert node.node_type == SUBJECT
-        assert 2 <= len(node.children) <= SETTINGS.max_fan_out
+        assert 2 <= len(node.children) <= SETTINGS.max_children
         below = tree.under(node.rendering_id)
         leaves = [inner for inner in below if inner.node_type == LEAF]
         assert all(inner.level < node.level for inner in below[1:])
@@ -260,7 +260,7 @@ async def test_every_tree_of_subjects_keeps_its_rules(seed: int, count: int, var
         assert node.anchor_seq == min(leaf.anchor_seq for leaf in leaves)
         assert len(node.label) <= 120
         assert len(node.summary) <= 600
-        if len(leaves) <= SETTINGS.max_fan_out and keys_of(node.metadata["prefix"]):
+        if len(leaves) <= SETTINGS.max_children and keys_of(node.metadata["prefix"]):
             assert leaves == sorted(leaves, key=lambda leaf: leaf.key)
         if node.is_unit:
             assert len({unit_by_leaf[leaf.rendering_id] for leaf in leaves}) >= 2

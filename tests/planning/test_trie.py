@@ -120,7 +120,7 @@ async def test_fan_out_levels_and_order() -> None:
     by_id = {node.rendering_id: node for node in [*BASE, *groups]}
     for node in groups:
         children = [by_id[child] for child in node.children]
-        assert 2 <= len(children) <= SETTINGS.max_fan_out
+        assert 2 <= len(children) <= SETTINGS.max_children
         assert all(child.level < node.level for child in children)
         digits = [key_digits(child.key) for child in children]
         assert digits == sorted(digits)

@@ -19,13 +19,12 @@ from myria.settings import (
     BuilderSettings,
     IngestSettings,
     McpSettings,
-    PlannerSection,
+    PlannerSettings,
     PostgresSettings,
     Settings,
     TopicSettings,
     variable_of,
 )
-from myria.settings.planner import PlannerSettings
 from myria.settings.sections import nearest
 
 KEYS = [setting.key for setting in Settings.describe()]
@@ -228,8 +227,8 @@ def test_the_password_is_never_shown() -> None:
     "make",
     [
         lambda: BuilderSettings(backoff_base_s=10, backoff_max_s=5),
-        lambda: PlannerSection(leaf_target=20),
-        lambda: PlannerSection(leaf_min=5, leaf_target=5, leaf_max=8),
+        lambda: PlannerSettings(leaf_target=20),
+        lambda: PlannerSettings(leaf_min=5, leaf_target=5, leaf_max=8),
         lambda: TopicSettings(dormant_after_s=2, archived_after_s=1),
         lambda: Settings(mcp=McpSettings(body_bytes=2000)),
         lambda: IngestSettings(batch_events=501),
@@ -283,11 +282,6 @@ def test_the_page_says_the_unit_of_times_and_sizes(key: str) -> None:
     (line,) = [line for line in lines if line.startswith(f"- `{name}` (")]
     unit = "seconds" if name.endswith("_s") else "bytes"
     assert line.startswith(f"- `{name}` ({unit}")
-
-
-def test_the_planners_defaults_are_the_settings_defaults() -> None:
-    """What the planner takes unless told otherwise is what the settings say."""
-    assert Settings().planner.for_planner() == PlannerSettings()
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))

@@ -128,7 +128,7 @@ async def planned(dsns: Dsns, cutoff: int, *, tenant: str = TENANT, configured: 
             participants = tuple(scope["participants"])
             rows_of = EventRows(participants)
             events = [event for row in rows if (event := rows_of.event(row)) is not None]
-            root, _ = await plan_scope(participants, events, configured.planner.for_planner())
+            root, _ = await plan_scope(participants, events, configured.planner)
             if root is not None:
                 found[participants] = root.rendering_id.hex()
     return found

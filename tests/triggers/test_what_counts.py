@@ -62,7 +62,7 @@ async def fail(database: Database, error: errors.MyriaError, *, outcome: Outcome
     """Let a build capture the log, and then end without a result; return its id."""
     build_id = await builds.queue(database, trigger="inactivity")
     async with Pool(database.builder_dsn) as pool:
-        await start_build(pool, TENANT, build_id, fingerprint(SETTINGS.planner.for_planner()))
+        await start_build(pool, TENANT, build_id, fingerprint(SETTINGS.planner))
         await end_without_result(pool, TENANT, build_id, outcome, error=error, settings=SETTINGS.builder)
     return build_id
 
@@ -141,7 +141,7 @@ async def test_tasks_that_met_an_outage_are_tried_again(database: Database, loop
         await append(database.server_dsn, conversation(12, seed=len(str(expected))))
         build_id = await builds.queue(database)
         async with Pool(database.builder_dsn) as pool:
-            await start_build(pool, TENANT, build_id, fingerprint(SETTINGS.planner.for_planner()))
+            await start_build(pool, TENANT, build_id, fingerprint(SETTINGS.planner))
             async with pool.write(TENANT) as connection:
                 await connection.execute(
                     "UPDATE myria.build_tasks SET status = 'failed', error = $1::jsonb WHERE build_id = $2",

@@ -28,13 +28,12 @@ from myria.notes.memories.model import MemoryDraft, note_of_memory
 from myria.notes.model import note_event
 from myria.notes.registrations.model import Entry, registration_event
 from myria.notes.turns.model import Session, mark_event
-from myria.settings import PlannerSection, Settings
-from myria.settings.planner import PlannerSettings
+from myria.settings import PlannerSettings, Settings
 from tests.support import postgres
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Databases
 
-SETTINGS = Settings(planner=PlannerSection(subjects=True))
+SETTINGS = Settings(planner=PlannerSettings(subjects=True))
 
 
 async def build(dsn: str, *, hold: bool = False) -> str:
@@ -59,7 +58,7 @@ async def build(dsn: str, *, hold: bool = False) -> str:
 
 async def checked(dsn: str, *, deep: bool = False, all_snapshots: bool = True) -> Report:
     async with Database(dsn) as database:
-        return await verify(database, TENANT, SETTINGS.planner.for_planner(), deep=deep, all_snapshots=all_snapshots)
+        return await verify(database, TENANT, SETTINGS.planner, deep=deep, all_snapshots=all_snapshots)
 
 
 def failed(report: Report) -> dict[str, list[str]]:

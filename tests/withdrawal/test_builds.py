@@ -40,7 +40,7 @@ async def change(database: Database, reason: Any, named: list[str]) -> None:
 
 async def sound(database: Database, configured: Settings = DENSE) -> None:
     async with Pool(database.dsn) as pool:
-        report = await verify(pool, TENANT, configured.planner.for_planner(), deep=True, all_snapshots=True)
+        report = await verify(pool, TENANT, configured.planner, deep=True, all_snapshots=True)
     assert report.failed == 0, [check.failures for check in report.checks if check.failed]
 
 

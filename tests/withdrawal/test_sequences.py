@@ -627,7 +627,7 @@ class World:
 
     async def check_the_trees(self) -> None:
         """Check that the newest build is what a full one makes, where no model planned."""
-        report = await verify(self.memory.database, self.tenant, self.settings.planner.for_planner(), deep=True)
+        report = await verify(self.memory.database, self.tenant, self.settings.planner, deep=True)
         assert report.failed == 0, [check.failures for check in report.checks if check.failed]
         if self.settings.llm.template is None:
             cutoff = await builds.value(

@@ -129,7 +129,7 @@ async def replay(
     """
     from myria.builds.replay import replay as repeat
 
-    planner = options.settings().planner.for_planner()
+    planner = options.settings().planner
     async with database_of(options) as database:
         repeated = await repeat(database, options.tenant, build, planner)
     columns: dict[str, console.Column] = {

@@ -117,7 +117,7 @@ async def verify(
         return await _prove_receipt(options, receipt)
     from myria.builds.verify import verify as examine
 
-    planner = options.settings().planner.for_planner()
+    planner = options.settings().planner
     async with database_of(options) as database:
         with console.meter("verifying", quiet=options.json) as progress:
             report = await examine(

@@ -216,7 +216,7 @@ class _Worker:
         self._tenant = tenant
         self._build_id = build_id
         self._heartbeat = heartbeat
-        self._planner = settings.planner.for_planner()
+        self._planner = settings.planner
         self._name = name
         self._model = model
         self._vectors = vectors

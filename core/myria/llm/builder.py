@@ -359,7 +359,7 @@ class _UnitConversations:
                 "pages": pages,
                 "bounds": {
                     "events_per_leaf": [min(self.settings.leaf_min, len(events)), self.settings.leaf_max],
-                    "leaves_per_group": [2, self.settings.max_fan_out],
+                    "leaves_per_group": [2, self.settings.max_children],
                     "label_characters": LABEL_CHARACTERS,
                     "leaf_summary_characters": LEAF_SUMMARY_CHARACTERS,
                     "summary_characters": INTERNAL_SUMMARY_CHARACTERS,
@@ -385,7 +385,7 @@ class _UnitConversations:
                     }
                     for number, leaf in enumerate(leaves, 1)
                 ],
-                "bounds": {"leaves_per_group": [2, self.settings.max_fan_out]},
+                "bounds": {"leaves_per_group": [2, self.settings.max_children]},
             },
         )
 

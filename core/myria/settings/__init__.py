@@ -36,12 +36,12 @@ from myria.settings.memory import (
     BuilderSettings,
     NotesSettings,
     OperatorSettings,
-    PlannerSection,
     RecallSettings,
     RetrievalSettings,
     TopicSettings,
 )
 from myria.settings.models import EmbeddingSettings, LlmSettings, SecondLookSettings
+from myria.settings.planner import PlannerSettings
 from myria.settings.sections import Section, Setting, field_schemas, in_words, nearest, section
 from myria.settings.serving import (
     AgentSettings,
@@ -93,7 +93,7 @@ __all__ = [
     "NameStyle",
     "NotesSettings",
     "OperatorSettings",
-    "PlannerSection",
+    "PlannerSettings",
     "PostgresSettings",
     "Profile",
     "RecallSettings",
@@ -145,7 +145,7 @@ class Settings(Section):
     turns: TurnsSettings = field(default_factory=TurnsSettings)
     rest: RestSettings = field(default_factory=RestSettings)
     builder: BuilderSettings = field(default_factory=BuilderSettings)
-    planner: PlannerSection = field(default_factory=PlannerSection)
+    planner: PlannerSettings = field(default_factory=PlannerSettings)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     topics: TopicSettings = field(default_factory=TopicSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from myria.errors import ConfigurationError
 from myria.settings import schedule
-from myria.settings.planner import PlannerSettings
 from myria.settings.sections import Section, section
 
 if TYPE_CHECKING:
@@ -141,61 +140,6 @@ class BuilderSettings(Section):
                 f"builder.backoff_base_s ({self.backoff_base_s}) exceeds builder.backoff_max_s ({self.backoff_max_s}).",
                 field="builder.backoff_base_s",
             )
-
-
-@section
-class PlannerSection(Section):
-    """How a scope's events become topics. A change replans every scope at the next build."""
-
-    section_name: ClassVar[str] = "planner"
-
-    gap_s: Annotated[int, Field(ge=1, le=86_400 * 365)] = 1800
-    """Silence between two events that begins a new segment."""
-    marker_types: tuple[str, ...] = (
-        "topic_marker",
-        "marker",
-        "task_start",
-        "task_boundary",
-        "session_start",
-    )
-    """Event types that begin a new segment."""
-    leaf_min: Annotated[int, Field(ge=2, le=64)] = 2
-    """Fewest events of a leaf topic, wherever a merge is possible."""
-    leaf_target: Annotated[int, Field(ge=2, le=256)] = 5
-    """Events of a typical leaf topic."""
-    leaf_max: Annotated[int, Field(ge=2, le=1024)] = 12
-    """Most events of a leaf topic."""
-    max_children: Annotated[int, Field(ge=16, le=256)] = 16
-    """Most children of an internal topic; beyond it a level is added."""
-    subjects: bool = True
-    """Whether builds also gather what different conversations say about one subject. A change replans no tree."""
-
-    def rules(self) -> None:
-        """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
-        if not self.leaf_min <= self.leaf_target <= self.leaf_max:
-            raise ConfigurationError(
-                f"planner.leaf_target must lie between leaf_min and leaf_max: "
-                f"{self.leaf_min} <= {self.leaf_target} <= {self.leaf_max} does not hold.",
-                field="planner.leaf_target",
-            )
-        if self.leaf_max < 2 * self.leaf_min - 1:
-            raise ConfigurationError(
-                f"planner.leaf_max ({self.leaf_max}) must be at least 2 * leaf_min - 1 "
-                f"({2 * self.leaf_min - 1}), or some numbers of events cannot be divided.",
-                field="planner.leaf_max",
-            )
-
-    def for_planner(self) -> PlannerSettings:
-        """Return the same as the planner takes it: microseconds, and with what is not for people to set."""
-        return PlannerSettings(
-            gap_us=self.gap_s * 1_000_000,
-            marker_types=self.marker_types,
-            leaf_min=self.leaf_min,
-            leaf_target=self.leaf_target,
-            leaf_max=self.leaf_max,
-            max_fan_out=self.max_children,
-            subjects=self.subjects,
-        )
 
 
 @section

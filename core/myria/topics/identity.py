@@ -243,5 +243,6 @@ def _rendered_node(
 
 def settings_digest(settings: PlannerSettings) -> bytes:
     """Return the 32-byte identity of `settings` under this planner version; a build stores it."""
-    tree_settings = {name: value for name, value in asdict(settings).items() if name != "subjects"}
+    tree_settings = asdict(settings) | {"hash_cut": settings.hash_cut}
+    del tree_settings["subjects"]
     return digest({"planner": PLANNER_VERSION, "settings": tree_settings})

@@ -120,11 +120,13 @@ def grown(
         InternalError: the branches are too many for the ladder of levels.
     """
     nodes: list[Node] = []
-    while len(row) > settings.max_fan_out:
+    while len(row) > settings.max_children:
         level += 1
         if level > MAX_PART_LEVEL:
             raise InternalError("a unit is too long for the ladder of levels", branches=len(row))
-        row = [parent_of(scope, neighbours, level, describe_part) for neighbours in balanced(row, settings.max_fan_out)]
+        row = [
+            parent_of(scope, neighbours, level, describe_part) for neighbours in balanced(row, settings.max_children)
+        ]
         nodes.extend(branch.node for branch in row)
     if len(row) > 1:
         nodes.append(parent_of(scope, row, UNIT_LEVEL, describe_unit).node)

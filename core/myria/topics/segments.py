@@ -27,7 +27,7 @@ def segment_starts(before: PlanEvent | None, event: PlanEvent, settings: Planner
     """Tell whether a segment begins at `event`, whose predecessor in its scope is `before`."""
     return (
         before is None
-        or event.timestamp - before.timestamp >= settings.gap_us
+        or event.timestamp - before.timestamp >= settings.gap_s * 1_000_000
         or event.type in settings.marker_types
         or (event.task is not None and before.task is not None and event.task != before.task)
         or (event.context_id is not None and before.context_id is not None and event.context_id != before.context_id)

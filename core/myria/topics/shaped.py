@@ -216,8 +216,8 @@ def _find_group_problems(shape: UnitShape, settings: PlannerSettings, names: Map
         inside = [shape.leaves[leaf] for leaf in group.leaves if 0 <= leaf < len(shape.leaves)]
         if len(inside) != len(group.leaves):
             yield f"{group_name} names a leaf that is not there"
-        if not 2 <= len(group.leaves) <= settings.max_fan_out:
-            yield f"{group_name} has {len(group.leaves)} leaves instead of 2 to {settings.max_fan_out}"
+        if not 2 <= len(group.leaves) <= settings.max_children:
+            yield f"{group_name} has {len(group.leaves)} leaves instead of 2 to {settings.max_children}"
         if len(shape.leaves) > 1 and len(set(group.leaves)) == len(shape.leaves):
             yield f"{group_name} holds every leaf: leave it out, the unit is their parent"
         events_inside = {event_id for leaf in inside for event_id in leaf.events}

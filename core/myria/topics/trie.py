@@ -101,7 +101,7 @@ class _Calendar(RadixAssembly[_Piece]):
     """Makes the groups of a scope's calendar over its units."""
 
     def __init__(self, reader: TreeReader, participants: Participants, settings: PlannerSettings) -> None:
-        super().__init__(settings.max_fan_out)
+        super().__init__(settings.max_children)
         self._reader = reader
         self._participants = participants
 

@@ -271,7 +271,7 @@ def no_private_refs_in_shared(tree: Candidate) -> Iterator[Broken]:
 def no_giant_root(tree: Candidate) -> Iterator[Broken]:
     """No node has more children, and no leaf more references, than the settings allow (no over-merging)."""
     for node in tree.nodes:
-        if len(node.children) > tree.settings.max_fan_out:
+        if len(node.children) > tree.settings.max_children:
             yield f"{len(node.children)} children", node
         if len(node.refs) > tree.settings.leaf_max:
             yield f"{len(node.refs)} references in one leaf", node

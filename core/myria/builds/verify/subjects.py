@@ -140,7 +140,7 @@ def _node_problems(row: Any, stored: dict[bytes, Node], settings: PlannerSetting
     if missing:
         yield f"{len(missing)} of its children are missing, the first {missing[0].hex()}"
         return
-    max_children = max(settings.max_fan_out, _DIGITS)
+    max_children = max(settings.max_children, _DIGITS)
     if not 2 <= len(row["children"]) <= max_children:
         yield f"it has {len(row['children'])} children instead of 2..{max_children}"
         return

@@ -114,8 +114,8 @@ def _rendering_problems(row: Any, settings: PlannerSettings) -> Iterator[str]:
         yield f"its topic {row['topic_id']} is missing"
     if row["node_type"] == LEAF:
         yield from _leaf_rendering_problems(row)
-    elif not 2 <= len(row["children"]) <= settings.max_fan_out:
-        yield f"it has {len(row['children'])} children instead of 2..{settings.max_fan_out}"
+    elif not 2 <= len(row["children"]) <= settings.max_children:
+        yield f"it has {len(row['children'])} children instead of 2..{settings.max_children}"
 
 
 def _leaf_rendering_problems(row: Any) -> Iterator[str]:
@@ -307,8 +307,8 @@ class _Walk:
         rendering_id = row["rendering_id"]
         if len(rows) != len(row["children"]):
             return  # a missing child was reported; nothing above it can be right
-        if not 2 <= len(rows) <= self._exam.settings.max_fan_out:
-            self._fail(rendering_id, f"it has {len(rows)} children instead of 2..{self._exam.settings.max_fan_out}")
+        if not 2 <= len(rows) <= self._exam.settings.max_children:
+            self._fail(rendering_id, f"it has {len(rows)} children instead of 2..{self._exam.settings.max_children}")
         for at, child in enumerate(rows):
             if row["child_leaves"][at] != (child["node_id"] if child["node_type"] == LEAF else b""):
                 self._fail(rendering_id, f"child_leaves[{at}] is not its child's node_id")

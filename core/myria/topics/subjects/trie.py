@@ -132,7 +132,7 @@ class SubjectAssembly(RadixAssembly[SubjectPiece]):
     """Makes the nodes of subjects, and those above them."""
 
     def __init__(self, reader: NodeReader, participants: Participants, settings: PlannerSettings) -> None:
-        super().__init__(settings.max_fan_out)
+        super().__init__(settings.max_children)
         self._reader = reader
         self._loaded: dict[bytes, Node] = {}
         self._participants = participants
