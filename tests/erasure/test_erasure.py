@@ -356,6 +356,17 @@ async def test_an_erased_event_is_not_appended_again_unless_admitted(database: p
         assert not (await event_log(pool).append_events(TENANT, [again]))[0].deduplicated
 
 
+async def test_an_imported_event_of_somebody_named_like_a_key_is_erased(database: postgres.Database) -> None:
+    """An append refuses such a name, but an import keeps what another Myria has stored; its withdrawal repeats it."""
+    named = ("ana", "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3")
+    async with Database(database.server_dsn) as pool:
+        with pytest.raises(errors.InvalidArgument, match="participants"):
+            await event_log(pool).append_events(TENANT, [said(1, participants=named)])
+        (imported,) = await event_log(pool).import_events(TENANT, [said(1, participants=named)])
+    await erase(database.dsn, Selection(events=(imported.event_id,)))
+    assert await traces(database.dsn) == []
+
+
 async def test_of_a_participant_shared_events_are_kept_or_removed_as_asked(database: postgres.Database) -> None:
     """Own events go; those with others stay by default, and the receipt says how many."""
     await append(

@@ -23,9 +23,10 @@ from myria.log.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes import consolidating
 from myria.notes.consolidating import STAGES, Consolidated, Consolidation
-from myria.notes.drafting import Draft
+from myria.notes.drafting import Draft, completed
 from myria.notes.folding import event_log
-from myria.notes.model import Changes
+from myria.notes.links import link_event
+from myria.notes.model import Changes, note_event
 from myria.settings import Settings
 from myria.settings.planner import PlannerSettings
 from tests.sessions.test_expiry import DAY, MINUTE, NOW, TENANT, US, Desk
@@ -212,6 +213,23 @@ async def test_a_note_takes_over_however_many_links(keeper: Keeper, monkeypatch:
     assert await keeper.is_folded()
 
 
+async def test_imported_notes_of_somebody_named_like_a_key_are_merged_with_their_links(keeper: Keeper) -> None:
+    """Nobody may name so in an append; but what consolidation appends repeats a name that an import has kept."""
+    named = ("ana", "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3")
+    texts = ("Clay is wet", "Clay is wet.", "Rain fell")
+    notes = [completed(Draft(content=text, kind="fact"), "004") for text in texts]
+    versions = [
+        note_event(note, named, note_id=f"note_{place}", version=1, timestamp=NOW + place, speaker="ana")
+        for place, note in enumerate(notes)
+    ]
+    link = link_event(named, "note_0", "note_2", "related")
+    await keeper.memory.log.import_events(TENANT, [*versions, link])
+    assert (await keeper.run(at=NOW + MINUTE)).counts["deduplication"] == 1
+    graph = await keeper.memory.links.around(TENANT, "note_1", may_see=_anybody)
+    assert [link.to_id for link in graph.links] == ["note_2"]
+    assert await keeper.is_folded()
+
+
 async def test_a_run_by_an_agent_touches_what_it_sees(keeper: Keeper) -> None:
     """Of notes of others it neither reports nor withdraws anything."""
     await keeper.keep("ours one")
@@ -278,8 +296,6 @@ def _anybody(_: Sequence[str]) -> bool:
 
 
 def _session_draft(content: str) -> Draft:
-    from myria.notes.drafting import Draft
-
     return Draft(content=content, lifetime="session", session_id="s1")
 
 
