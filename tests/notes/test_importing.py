@@ -9,14 +9,22 @@ from typing import Any
 
 import pytest
 
+from myria.builds.verify import verify
 from myria.db.database import Database as Pool
 from myria.errors import MyriaError
+from myria.log.masks import Masks
+from myria.memory import Memory
 from myria.notes.consolidating import Consolidation
 from myria.notes.details import Details
 from myria.notes.expiry import DAY_US
+from myria.notes.memories.reading import MemoryFilters
+from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE
+from myria.settings import Settings
+from myria.settings.planner import PlannerSettings
 from myria_cli.importers.frame import Importing
 from myria_cli.importers.memento import fragment_of, import_fragments
 from tests.notes.test_remembering import TENANT, US, Keeper
+from tests.support.events import event
 from tests.support.postgres import Database
 
 
@@ -56,3 +64,27 @@ def test_details_of_a_note_are_texts() -> None:
     for given in strange:
         assert Details.of(given) == Details()
     assert Details.of({"goal": "g", "phase": ["p"]}) == Details(goal="g")
+
+
+STRANGE_MEMORIES: tuple[Any, ...] = (
+    {},
+    [],
+    {"event_type": "x", "tags": []},
+    {"agent_id": 3, "event_type": "x", "tags": []},
+    {"agent_id": "bot", "event_type": "x", "tags": "hot"},
+    {"agent_id": "bot", "event_type": "x", "tags": [], "importance": "high"},
+)
+
+
+@pytest.mark.parametrize("strange", STRANGE_MEMORIES, ids=str)
+async def test_a_strange_memory_is_listed_as_a_note(database: Database, strange: Any) -> None:
+    """An import may bring any `memory` and keywords; the list still answers, and the log folds to the same rows."""
+    about = {"id": "note_1", "version": 1, "kind": "fact", "topic": "kiln", "importance": 0.9, "keywords": 7}
+    payload = {"text": "The kiln is hot", "speaker": "ana", "note": about | {"memory": strange}}
+    line = event(1, payload=payload, participants=US, channel=NOTE_CHANNEL)._replace(type=NOTE_TYPE)
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await memory.log.import_events(TENANT, [line])
+        filters = MemoryFilters(agent_id="ana", event_types=("fact",))
+        (listed,) = (await memory.memory_reader.page(TENANT, Masks.containing(US), filters)).memories
+        assert (listed.draft.agent_id, listed.draft.tags, listed.kind) == ("ana", (), "fact")
+        assert (await verify(memory.database, TENANT, PlannerSettings())).failed == 0

@@ -13,6 +13,7 @@ from myria.access.principal import Face
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.notes.answertext import NOTHING
+from myria.notes.model import Changes
 from myria.settings import AuthSettings, Settings, TurnsSettings
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF
@@ -220,6 +221,20 @@ async def test_notes_of_other_faces_are_memories_over_rest(served: Served, store
     gone = await served.client.delete(f"{PREFIX}/memories/{failed['id']}", headers={"x-api-key": who.key})
     assert gone.status_code == 204
     assert "failed" not in await who.tool("agent", "recall", {"text": "failed at noon"})
+
+
+async def test_a_memory_that_an_agent_amends_stays_with_its_own(
+    served: Served, store: AccessStore, memory: Memory
+) -> None:
+    """It is listed by the agent that it shows, and counts among that one's."""
+    who = Caller(served, await make_key(store, "ada", faces=FACES))
+    kept = json.loads(await who.rest("POST", "/memories", {"agent_id": "bot", "content": "Quinces ripen late"}))
+    changes = Changes(content="Quinces ripen in October")
+    await memory.notes.amend("default", kept["id"], changes, may_see=lambda _: True, contract="004", speaker="carl")
+    (listed,) = json.loads(await who.rest("GET", "/memories?agent_id=bot"))["memories"]
+    assert (listed["agent_id"], listed["content"]) == ("bot", "Quinces ripen in October")
+    assert json.loads(await who.rest("GET", "/memories?agent_id=carl"))["memories"] == []
+    assert json.loads(await who.rest("GET", "/agents/bot/stats"))["memory_count"] == 1
 
 
 async def test_a_note_of_a_session_stays_in_it(served: Served, store: AccessStore) -> None:

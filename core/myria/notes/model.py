@@ -107,7 +107,7 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
         content=payload["text"],
         kind=fields["kind"],
         topic=fields["topic"],
-        keywords=tuple(fields.get("keywords", ())),
+        keywords=texts_of(fields.get("keywords")),
         importance=fields["importance"],
         source=fields.get("source"),
         lifetime=lifetime,
@@ -116,6 +116,11 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
         memory=fields.get("memory"),
         details=Details.of(fields.get("details")),
     )
+
+
+def texts_of(value: Any) -> tuple[str, ...]:
+    """Return the texts of a list in a note's payload; none of anything else, which an import may have brought."""
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
 
 def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:

@@ -186,7 +186,7 @@ SELECT e.tenant_id, said.note->>'id' AS note_id, e.scope_id, e.event_seq, e.occu
             THEN CASE WHEN (said.note->>'lasts_days')::numeric BETWEEN 1 AND 36500
                       THEN (said.note->>'lasts_days')::numeric::integer END
        END AS lasts_days,
-       coalesce(nullif(e.payload->>'speaker', ''), 'default') AS agent_id,
+       coalesce(rest.memory->>'agent_id', nullif(e.payload->>'speaker', ''), 'default') AS agent_id,
        rest.memory->>'event_type' AS event_type,
        CASE jsonb_typeof(coalesce(rest.memory->'tags', said.note->'keywords')) WHEN 'array'
             THEN ARRAY(SELECT jsonb_array_elements_text(coalesce(rest.memory->'tags', said.note->'keywords')))
@@ -196,7 +196,8 @@ SELECT e.tenant_id, said.note->>'id' AS note_id, e.scope_id, e.event_seq, e.occu
 FROM myria.events e
 CROSS JOIN LATERAL (SELECT e.payload->'note') AS said (note)
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN jsonb_typeof(said.note->'memory'->'event_type') = 'string'
+    SELECT CASE WHEN jsonb_typeof(said.note->'memory'->'agent_id') = 'string'
+                 AND jsonb_typeof(said.note->'memory'->'event_type') = 'string'
                  AND jsonb_typeof(said.note->'memory'->'tags') = 'array'
                  AND coalesce(jsonb_typeof(said.note->'memory'->'importance') = 'number', true)
                 THEN said.note->'memory' END

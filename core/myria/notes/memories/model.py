@@ -13,6 +13,7 @@ from myria.db.clock import to_microseconds, to_rfc3339
 from myria.log.payloads import speaker_of, whole_text
 from myria.notes.drafting import NoteText
 from myria.notes.kinds import policies, policy_of
+from myria.notes.model import texts_of
 
 MemoryType = Literal["episodic", "session", "decision", "entity"]
 
@@ -169,13 +170,14 @@ def note_of_memory(draft: MemoryDraft, *, dedup_key: str | None, shared_with: st
 
 
 def memory_of(row: Any) -> StoredMemory:
-    """Return the memory of a row of `memories.newest` and its like: a memory of REST, or a note of another API."""
+    """Return a memory of REST, or a note of another API, of a row of `memories.listed` or `memories.by_ids`."""
     payload = orjson.loads(row["payload"])
     note = payload["note"]
-    about = note.get("memory")
+    about = _kept_over_rest(note)
+    context_id = row["context_id"]
     return StoredMemory(
         memory_id=row["note_id"],
-        draft=_of_other_api(payload, row["context_id"]) if about is None else _kept_here(payload, row["context_id"]),
+        draft=_of_other_api(payload, context_id) if about is None else _kept_here(payload, about, context_id),
         dedup_key=None if about is None else about.get("dedup_key"),
         at=to_microseconds(row["created_at"]),
         updated_at=to_microseconds(row["changed_at"]),
@@ -210,8 +212,25 @@ def kinds_of_types(types: Collection[str]) -> tuple[str, ...]:
     return tuple(kind for kind in policies() if memory_type_of(kind) in types)
 
 
-def _kept_here(payload: Json, context_id: str | None) -> MemoryDraft:
-    about = payload["note"]["memory"]
+def _kept_over_rest(note: Json) -> Json | None:
+    """Return what a note keeps of a memory of REST; None of any other note.
+
+    An import may bring a note whose `memory` has another form. It is shown as a note of another API, and the view
+    note_versions folds it so, too.
+    """
+    about = note.get("memory")
+    if (
+        isinstance(about, dict)
+        and isinstance(about.get("agent_id"), str)
+        and isinstance(about.get("event_type"), str)
+        and isinstance(about.get("tags"), list)
+        and type(about.get("importance", 0)) in (int, float)
+    ):
+        return about
+    return None
+
+
+def _kept_here(payload: Json, about: Json, context_id: str | None) -> MemoryDraft:
     return MemoryDraft(
         agent_id=about["agent_id"],
         content=payload["text"],
@@ -219,7 +238,7 @@ def _kept_here(payload: Json, context_id: str | None) -> MemoryDraft:
         memory_type=memory_type_of(payload["note"]["kind"]),
         event_type=about["event_type"],
         metadata=about.get("metadata"),
-        tags=tuple(about["tags"]),
+        tags=texts_of(about["tags"]),
         dedup_key=about.get("dedup_key"),
         importance=about.get("importance"),
         parent_id=about.get("parent_id"),
@@ -235,6 +254,6 @@ def _of_other_api(payload: Json, context_id: str | None) -> MemoryDraft:
         memory_type=memory_type_of(note["kind"]),
         event_type=note["kind"],
         metadata={"topic": note["topic"]},
-        tags=tuple(note.get("keywords", ())),
+        tags=texts_of(note.get("keywords")),
         importance=note["importance"],
     )
