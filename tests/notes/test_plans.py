@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import asyncpg
@@ -75,6 +76,64 @@ async def test_events_are_looked_up_by_number_from_the_first_on(database: Databa
     if await _version(database) < FIRST_WITH_ADVICE:
         pytest.skip("this PostgreSQL takes no advice on empty tables")
     assert not await _otherwise(database, mode)
+
+
+MANY_SCOPES = """
+INSERT INTO myria.tenants (tenant_id) VALUES ('default') ON CONFLICT DO NOTHING;
+SELECT set_config('myria.tenant', '*', false);
+INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance, anchor,
+                         session, digest, created_at, changed_at, live, agent_id, event_type, tags)
+SELECT 'default', 'note_' || n, CASE WHEN n > 50000 THEN 2000 ELSE {scope} END, n, n, 1, 'fact', 't', 0.5, false,
+       false, sha256(n::text::bytea), timestamptz '2026-01-01' + n * interval '1 second', now(), true,
+       'agent_' || n % 10, 'said', '{{}}'
+FROM generate_series(1, 150000) n;
+ANALYZE myria.notes;
+"""
+"""50,000 notes of the first 1,000 scopes, and 100,000 newer ones of another, which the caller does not see."""
+
+SPREAD = "1 + n % 1000", "1 + n / 51"
+"""Which scope a note has: each in turn, or one after the other."""
+
+MOST_READ = {1: 200, 10: 2_000, 1_000: 21_000}
+"""By how many scopes are visible; most where each of ten names has kept something in each of a thousand scopes."""
+
+
+@pytest.mark.parametrize("scope", SPREAD)
+async def test_a_list_does_not_read_all_notes(database: Database, scope: str) -> None:
+    """However many scopes the caller sees, and however many notes are of others."""
+    owner = await asyncpg.connect(database.superuser_dsn)
+    await owner.execute(MANY_SCOPES.format(scope=scope))
+    await owner.close()
+    connection = await asyncpg.connect(database.server_dsn, statement_cache_size=0)
+    read: dict[tuple[Any, ...], int] = {}
+    try:
+        await connection.execute(f"SELECT set_config('myria.tenant', '{TENANT}', false)")
+        for visible, agents, order in product((1, 10, 1_000), ("NULL", "'{agent_3}'"), ("false", "true")):
+            scopes = f"'{{{','.join(map(str, range(1, visible + 1)))}}}'"
+            listed = (scopes, agents, *["NULL"] * 9, "101", "NULL", "101", "0", order)
+            read[visible, agents, order] = await _notes_read(connection, "memories.listed", listed)
+            active = (scopes, f"'{{{','.join(f'agent_{number}' for number in range(100))}}}'")
+            read[visible, "last active"] = await _notes_read(connection, "memories.last_active", active)
+    finally:
+        await connection.close()
+    assert {case: rows for case, rows in read.items() if rows > MOST_READ[case[0]]} == {}
+
+
+async def _notes_read(connection: asyncpg.Connection[Any], name: str, values: Sequence[str]) -> int:
+    """Return how many rows of notes a statement reads."""
+    await connection.execute("SET plan_cache_mode = force_custom_plan")
+    await connection.execute(f"PREPARE listing AS {sql(name)}")
+    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE listing('{TENANT}', {', '.join(values)})"
+    (plan,) = json.loads(await connection.fetchval(explain))
+    await connection.execute("DEALLOCATE listing")
+    return round(sum(_rows_read(plan["Plan"])))
+
+
+def _rows_read(plan: dict[str, Any]) -> Iterator[float]:
+    if plan.get("Relation Name") == "notes":
+        yield (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    for below in plan.get("Plans", ()):
+        yield from _rows_read(below)
 
 
 async def _version(database: Database) -> int:

@@ -47,7 +47,7 @@ CREATE INDEX notes_anchor ON myria.notes (tenant_id, scope_id, importance DESC, 
 CREATE INDEX notes_reflected ON myria.notes (tenant_id, scope_id, event_seq DESC) WHERE live AND topic = 'session_reflect';
 -- REST lists by time, all or those of an agent. What ends with its session is listed in it alone.
 CREATE INDEX notes_made ON myria.notes (tenant_id, scope_id, created_at, first_seq) WHERE live AND NOT session;
-CREATE INDEX notes_agent ON myria.notes (tenant_id, scope_id, agent_id, created_at, first_seq) WHERE live;
+CREATE INDEX notes_agent ON myria.notes (tenant_id, agent_id, scope_id, created_at, first_seq) WHERE live;
 -- Keys are told apart by what differs first.
 CREATE INDEX notes_dedup ON myria.notes (dedup_key, tenant_id, created_at) WHERE dedup_key IS NOT NULL;
 -- What agents keep over REST alone (kinds episodic, session, entity) may say the same twice, and no context shows it.

@@ -26,25 +26,49 @@ SET LOCAL plan_cache_mode = force_custom_plan;
 -- name: listed
 -- What scopes ($2) hold by time, newest first or, with $17, oldest first. Of what matches by the columns the first $13 are
 -- looked at for a text ($14), and how many these were stands in each row; $15 of those that have it are answered, from $16 on.
-WITH candidates AS MATERIALIZED (
-    SELECT k.* FROM unnest($2::bigint[]) AS seen (scope_id)
+-- Of many scopes not each one's first $13 notes are read: the $13th of each one's first few bounds how far the page goes.
+WITH lists AS MATERIALIZED (
+    SELECT seen.scope_id, named.agent_id FROM unnest($2::bigint[]) AS seen (scope_id)
     CROSS JOIN unnest(coalesce($3::text[], '{NULL}')) AS named (agent_id)
+),
+ended AS MATERIALIZED (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z),
+matching AS NOT MATERIALIZED (
+    SELECT n.* FROM myria.notes n
+    WHERE n.tenant_id = $1 AND n.live
+      AND CASE WHEN $4::text IS NULL THEN NOT n.session ELSE n.context_id = $4 END
+      AND ($5::text[] IS NULL OR n.kind = ANY ($5))
+      AND ($6::text[] IS NULL OR coalesce(n.event_type, n.kind) = ANY ($6))
+      AND ($7::text[] IS NULL OR n.tags @> $7)
+      AND ($8::timestamptz IS NULL OR n.created_at > $8)
+      AND ($9::timestamptz IS NULL OR n.created_at < $9)
+      AND ($10::real IS NULL OR coalesce(n.given_importance, 0) >= $10)
+      AND ($11::timestamptz IS NULL OR CASE WHEN $17::boolean THEN (n.created_at, n.first_seq) > ($11, $12::bigint)
+                                            ELSE (n.created_at, n.first_seq) < ($11, $12) END)
+      AND n.note_id NOT IN (SELECT z.note_id FROM ended z)
+),
+bound AS MATERIALIZED (
+    SELECT coalesce((
+        SELECT few.created_at FROM lists
+        CROSS JOIN LATERAL (
+            SELECT m.created_at FROM matching m
+            WHERE m.scope_id = lists.scope_id AND ($3 IS NULL OR m.agent_id = lists.agent_id)
+            ORDER BY CASE WHEN $17 THEN m.created_at END, CASE WHEN $17 THEN m.first_seq END, m.created_at DESC,
+                     m.first_seq DESC
+            LIMIT (SELECT CASE WHEN count(*) < 8 THEN 0 ELSE 4 + 2 * $13 / count(*) END FROM lists)
+        ) few
+        ORDER BY CASE WHEN $17 THEN few.created_at END, few.created_at DESC
+        OFFSET $13 - 1 LIMIT 1
+    ), CASE WHEN $17 THEN timestamptz 'infinity' ELSE '-infinity' END) AS created_at
+),
+candidates AS MATERIALIZED (
+    SELECT k.* FROM lists
     CROSS JOIN LATERAL (
-        SELECT n.note_id, n.created_at, n.first_seq, n.event_seq, n.context_id, n.version, n.changed_at
-        FROM myria.notes n
-        WHERE n.tenant_id = $1 AND n.scope_id = seen.scope_id AND n.live
-          AND ($3::text[] IS NULL OR n.agent_id = named.agent_id)
-          AND CASE WHEN $4::text IS NULL THEN NOT n.session ELSE n.context_id = $4 END
-          AND ($5::text[] IS NULL OR n.kind = ANY ($5))
-          AND ($6::text[] IS NULL OR coalesce(n.event_type, n.kind) = ANY ($6))
-          AND ($7::text[] IS NULL OR n.tags @> $7)
-          AND ($8::timestamptz IS NULL OR n.created_at > $8)
-          AND ($9::timestamptz IS NULL OR n.created_at < $9)
-          AND ($10::real IS NULL OR coalesce(n.given_importance, 0) >= $10)
-          AND ($11::timestamptz IS NULL OR CASE WHEN $17::boolean THEN (n.created_at, n.first_seq) > ($11, $12::bigint)
-                                                ELSE (n.created_at, n.first_seq) < ($11, $12) END)
-          AND n.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z)
-        ORDER BY CASE WHEN $17 THEN n.created_at END, CASE WHEN $17 THEN n.first_seq END, n.created_at DESC, n.first_seq DESC
+        SELECT m.note_id, m.created_at, m.first_seq, m.event_seq, m.context_id, m.version, m.changed_at
+        FROM matching m
+        WHERE m.scope_id = lists.scope_id AND ($3 IS NULL OR m.agent_id = lists.agent_id)
+          AND CASE WHEN $17 THEN m.created_at <= (SELECT b.created_at FROM bound b)
+                   ELSE m.created_at >= (SELECT b.created_at FROM bound b) END
+        ORDER BY CASE WHEN $17 THEN m.created_at END, CASE WHEN $17 THEN m.first_seq END, m.created_at DESC, m.first_seq DESC
         LIMIT $13
     ) k
     ORDER BY CASE WHEN $17 THEN k.created_at END, CASE WHEN $17 THEN k.first_seq END, k.created_at DESC, k.first_seq DESC
@@ -92,13 +116,22 @@ FROM (
 ) x;
 
 -- name: last_active
--- When each of these names ($3) kept its newest memory over REST in scopes ($2).
-SELECT named AS agent_id, max(newest.created_at) AS last_active_at
-FROM unnest($3::text[]) AS named
-CROSS JOIN unnest($2::bigint[]) AS seen (scope_id)
+-- When each of these names ($3) kept its newest memory over REST in scopes ($2, ascending). A name has kept something in few
+-- of them, so the scopes of each name are walked through, by one index entry each.
+WITH RECURSIVE holding (agent_id, scope_id) AS (
+    SELECT named, ($2::bigint[])[1] - 1 FROM unnest($3::text[]) AS named
+    UNION ALL
+    SELECT h.agent_id, (SELECT min(n.scope_id) FROM myria.notes n
+                        WHERE n.tenant_id = $1 AND n.agent_id = h.agent_id AND n.scope_id > h.scope_id
+                          AND n.scope_id <= $2[cardinality($2)] AND n.live)
+    FROM holding h WHERE h.scope_id IS NOT NULL
+)
+SELECT h.agent_id, max(newest.created_at) AS last_active_at
+FROM holding h
 CROSS JOIN LATERAL (
     SELECT n.created_at FROM myria.notes n
-    WHERE n.tenant_id = $1 AND n.scope_id = seen.scope_id AND n.agent_id = named AND n.live AND n.event_type IS NOT NULL
-    ORDER BY n.created_at DESC, n.first_seq DESC LIMIT 1
+    WHERE n.tenant_id = $1 AND n.scope_id = h.scope_id AND n.agent_id = h.agent_id AND n.live AND n.event_type IS NOT NULL
+    ORDER BY n.created_at DESC LIMIT 1
 ) newest
-GROUP BY named;
+WHERE h.scope_id = ANY ($2)
+GROUP BY h.agent_id;
