@@ -1,4 +1,4 @@
-"""All that the serving plane does with one database: puts ingest, retrieval and the registry together."""
+"""All that the serving plane does with one database: its log, retrieval, notes, turns and registrations together."""
 
 from __future__ import annotations
 

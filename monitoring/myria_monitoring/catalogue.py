@@ -71,7 +71,7 @@ METRICS: tuple[Described, ...] = (
         "Events of committed appends, repeated ones included",
         per_tenant=True,
     ),
-    _counter("serving", "myria_redactions_total", "Texts redacted in payloads", "kind"),
+    _counter("serving", "myria_redactions_total", "Texts redacted in payloads, also of dry runs and repeats", "kind"),
     _counter(
         "serving",
         "myria_answers_degraded_total",

@@ -200,7 +200,10 @@ def _parse(text: bytes, limits: Limits, ignore: Collection[str]) -> NewEvent:
 def _with_content_id(event: NewEvent, equal_lines: Counter[bytes]) -> NewEvent:
     """Give an event a provisional event_id, computed from its content without a key.
 
-    `_identified` replaces it by the stored id, which it derives under the tenant's key. `seen` counts equal lines.
+    `_with_final_ids` replaces it by the stored id, which it derives under the tenant's key.
+
+    Args:
+        equal_lines: how many lines before had each content; this line is counted there.
     """
     content = digest(
         {

@@ -286,7 +286,7 @@ def _check_changes(memory: StoredMemory, changes: MemoryChanges) -> None:
     for name in ("event_type", "metadata"):
         if getattr(changes, name) is not None:
             raise InvalidArgument(
-                f"this was kept at another face, and has no {name} of its own: change content, tags or importance",
+                f"this was kept over another API, and has no {name} of its own: change content, tags or importance",
                 field=name,
             )
 
