@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from myria import errors
 from myria.db.database import Database as Pool
+from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.model import Amended, Changes, Forgotten
 from tests.notes.test_remembering import TENANT, US, Keeper
 from tests.support.counts import examples
@@ -89,6 +90,27 @@ async def test_an_amendment_that_says_nothing_new_stores_nothing(keeper: Keeper)
     assert (merged.changed, merged.same_as) == (False, first.note_id)
     assert len(await keeper.events()) == 2
     assert await keeper.is_folded()
+
+
+async def test_a_note_that_becomes_an_anchor_meanwhile_is_not_forgotten(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt asks anew whether the note is protected; with force it goes all the same."""
+    kept = await keeper.remember("The kiln opens on Friday", importance=0.4)
+    withdraw_versions = Withdrawals.withdraw_versions
+
+    async def amended_before(*arguments: Any, **more: Any) -> None:
+        monkeypatch.setattr(Withdrawals, "withdraw_versions", withdraw_versions)
+        await amend(keeper, kept.note_id, "The kiln opens on Friday, always", anchor=True)
+        await withdraw_versions(*arguments, **more)
+
+    monkeypatch.setattr(Withdrawals, "withdraw_versions", amended_before)
+    assert await forget(keeper, kept.note_id) == Forgotten(
+        note_id=kept.note_id, text="The kiln opens on Friday", forgotten=False, protected=True
+    )
+    assert await visible_texts(keeper) == ["The kiln opens on Friday, always"]
+    assert (await forget(keeper, kept.note_id, force=True)).forgotten
+    assert await visible_texts(keeper) == []
 
 
 async def test_forgetting_takes_all_versions(keeper: Keeper) -> None:

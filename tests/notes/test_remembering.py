@@ -73,6 +73,17 @@ async def test_a_note_is_an_event_with_its_policy(keeper: Keeper) -> None:
     assert await keeper.is_folded()
 
 
+async def test_several_notes_are_kept_with_one_key(keeper: Keeper) -> None:
+    """A repeat of the call returns the same notes, and each is one of its own."""
+    drafts = [Draft(content=f"The kiln {number}") for number in range(3)]
+    for is_first in (True, False):
+        kept = await keeper.notes.remember_all(TENANT, US, drafts, contract="004", now=10**15, key="k")
+        assert [note.created for note in kept] == [is_first] * 3
+        assert len({note.note_id for note in kept}) == len(await keeper.rows()) == 3
+    alone = await keeper.notes.remember(TENANT, US, drafts[0], contract="004", now=10**15, key="k")
+    assert alone.note_id == kept[0].note_id
+
+
 async def test_the_same_note_is_kept_once_for_the_same_people(keeper: Keeper) -> None:
     """Equal texts meet within scope, kind and session, whoever else has kept the same."""
     first = await keeper.remember("The kiln is hot.")

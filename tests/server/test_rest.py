@@ -225,6 +225,17 @@ async def test_an_idempotency_key_answers_the_first(served: Served) -> None:
     await ask(served, "POST", "/agents", {"name": "cat"}, status=409, idempotency_key="k3")
 
 
+async def test_a_refused_repeat_with_a_key_links_nothing(served: Served, memory: Memory) -> None:
+    """Neither does one that is answered by the first: a link is written with its memory, or not at all."""
+    parent = await ask(served, "POST", "/memories", SAID, status=201)
+    said = SAID | {"content": "Then it slept"}
+    first = await ask(served, "POST", "/memories", said, status=201, idempotency_key="k1")
+    more = said | {"parent_id": parent["id"]}
+    refused = await ask(served, "POST", "/memories", more, status=409, idempotency_key="k1")
+    assert refused["code"] == "idempotency_key_reused"
+    assert await memory.links.lasting("default", first["id"], may_see=lambda _: True) == ()
+
+
 async def test_a_change_with_an_idempotency_key_is_made_once(served: Served) -> None:
     """A repeated PATCH answers its own version, whatever came after; a repeated DELETE is no error; 32 are one."""
     kept = await ask(served, "POST", "/memories", SAID, status=201)

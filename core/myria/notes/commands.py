@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -107,8 +107,8 @@ class Notes:
         Args:
             participants: who may see the notes, in canonical form.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
-            key: the caller's own name for this call, where it keeps one note: a repeat of the call for the same people
-                returns the first call's note.
+            key: the caller's own name for this call: a repeat of the call for the same people returns the first call's
+                notes.
             supersedes: ids of notes that the first draft replaces: at once, or on the day from which its text says that
                 it holds.
             may_see: tells whether the caller may see what given participants see; checked for each of `supersedes`.
@@ -197,7 +197,8 @@ class Notes:
         is_restated_by_another = False
         for _ in range(_ATTEMPTS):
             replaced: list[asyncpg.Record] = []
-            if supersedes and not await self._was_kept(tenant, keys[0]):
+            stored_keys = await self._stored(tenant, [key for key in keys if key is not None])
+            if supersedes and keys[0] not in stored_keys:
                 replaced = await self._to_replace(tenant, participants, notes[0], supersedes, may_see=may_see, now=at)
             if dry_run:
                 kept_ids = await repeats.kept_already(notes)
@@ -214,7 +215,9 @@ class Notes:
                 for place, note_id in kept_ids.items():
                     if place not in repeat_of and (replaced or keys[place] is not None or not is_restated_by_another):
                         restating += await repeats.restating_events(note_id, events[place], replaced)
-                batch += [*await beside(note_ids, new_places), *restating]
+                # A repeat of an earlier call may still be refused (`Repeats.check`), so it adds nothing to its notes.
+                unkept_places = [place for place in new_places if keys[place] not in stored_keys]
+                batch += [*await beside(note_ids, unkept_places), *restating]
                 results = await self._log.append_events(tenant, batch) if batch else []
             except (NoteExists, DuplicateMemory):
                 kept_ids = await repeats.kept_already(notes)
@@ -304,7 +307,7 @@ class Notes:
             replaced: current rows of other notes that the new version replaces.
         """
         row = await self._current(tenant, note_id, _anybody)
-        if await self._was_kept(tenant, refused.source_event_key):
+        if refused.source_event_key is not None and await self._stored(tenant, [refused.source_event_key]):
             # Another attempt with this key has already restated the note. The current version may be that attempt's,
             # and superseding it under the same key would make it supersede itself. To see every such attempt, this is
             # read after the row.
@@ -336,13 +339,14 @@ class Notes:
         """Redact a text, or any other JSON value, and return it with how much was redacted; see `EventLog.clean`."""
         return await self._log.clean(tenant, value, also=self._redaction_kinds)
 
-    async def _was_kept(self, tenant: str, source_key: str | None) -> bool:
-        """Tell whether an earlier call kept a note with this key."""
-        if source_key is None:
-            return False
-        dedupe = dedupe_key(NOTE_CHANNEL, source_key)
+    async def _stored(self, tenant: str, source_keys: Sequence[str]) -> Collection[str]:
+        """Return the keys with which earlier calls have kept notes."""
+        if not source_keys:
+            return ()
+        key_of_dedupe = {dedupe_key(NOTE_CHANNEL, key): key for key in source_keys}
         async with self._database.read(tenant) as connection:
-            return await connection.fetchrow(sql("events.of_key"), tenant, dedupe) is not None
+            rows = await connection.fetch(sql("withdrawal.stored_keys"), tenant, list(key_of_dedupe))
+        return {key_of_dedupe[row["dedupe_key"]] for row in rows}
 
     async def _to_replace(
         self,
@@ -554,20 +558,29 @@ class Notes:
         row = await self._current(tenant, note_id, may_see)
         if not await self._is_live(row, now):
             raise note_absent(note_id)
-        text = orjson.loads(row["payload"])["text"]
-        note_tier = tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0)
-        is_protected = note_tier == "permanent" and not force
+        is_protected = not force and _is_permanent(row)
         if not is_protected and not dry_run:
-            await self.withdraw(tenant, note_id, may_see=may_see, now=now)
+            # Asked anew in each attempt: the note may be made permanent meanwhile.
+            spares = None if force else _is_permanent
+            is_protected = not await self.withdraw(tenant, note_id, may_see=may_see, now=now, spares=spares)
+        text = orjson.loads(row["payload"])["text"]
         return Forgotten(note_id=note_id, text=text, forgotten=not is_protected and not dry_run, protected=is_protected)
 
     async def withdraw(
-        self, tenant: str, note_id: str, *, may_see: MaySee, key: str | None = None, now: int | None = None
-    ) -> None:
-        """Withdraw a note with all its versions, so that no answer has it.
+        self,
+        tenant: str,
+        note_id: str,
+        *,
+        may_see: MaySee,
+        key: str | None = None,
+        now: int | None = None,
+        spares: Callable[[asyncpg.Record], bool] | None = None,
+    ) -> bool:
+        """Withdraw a note with all its versions, so that no answer has it; return whether it is withdrawn.
 
         Args:
             key: the caller's own name for this call: a repeat changes nothing.
+            spares: tells of the note's current row whether the note stays.
 
         Raises:
             NoteNotFound: absent, of others, withdrawn by another call, or expired.
@@ -575,17 +588,19 @@ class Notes:
         """
         source_key = None if key is None else f"withdraw:{digest([note_id, key]).hex()}"
         if source_key is not None and await self._withdrawals.was_made(tenant, source_key):
-            return
+            return True
         for attempt in range(_ATTEMPTS):
             row = await self._current(tenant, note_id, may_see)
             if not await self._is_live(row, now):
                 if source_key is not None and await self._withdrawals.was_made(tenant, source_key):
-                    return  # a repeat of this call withdrew it at the same time
+                    return True  # a repeat of this call withdrew it at the same time
                 raise note_absent(note_id)
+            if spares is not None and spares(row):
+                return False
             # Only the first attempt carries the key: with it, a further one would count as the call's own repeat.
             await self._withdraw(tenant, note_id, "forgotten", may_see, key=None if attempt else source_key)
             if not (await self._current(tenant, note_id, may_see))["live"]:
-                return
+                return True
         raise Overloaded("it is being amended again and again; retry")
 
     async def restore(self, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None) -> None:
@@ -658,6 +673,10 @@ def _id_of(tenant: str, source_key: str) -> str:
 
 def _anybody(_: Sequence[str]) -> bool:
     return True
+
+
+def _is_permanent(row: asyncpg.Record) -> bool:
+    return tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0) == "permanent"
 
 
 def note_absent(note_id: str) -> NoteNotFound:

@@ -115,8 +115,10 @@ class SameText(Repeats):
         self._now = now
 
     def source_key(self, place: int) -> str | None:
-        """Return the key, which names the one note of a call."""
-        return None if self._key is None else f"note:{digest([*self._participants, self._key]).hex()}"
+        """Return the key of one note: that of the call, and behind the first note its place there."""
+        if self._key is None:
+            return None
+        return f"note:{digest([*self._participants, self._key, *([place] if place else [])]).hex()}"
 
     def repeats_within(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
         """Return by their places the notes that have kind and text of an earlier one, with that one's place."""
