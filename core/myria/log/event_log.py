@@ -28,7 +28,6 @@ from myria.log.projections import Projection
 from myria.log.quotas import TenantQuotas, TenantUse
 from myria.log.redaction.redactor import PayloadRedactor
 from myria.log.transaction import AppendTransaction
-from myria.log.withdrawal.model import WITHDRAWAL_TYPE
 from myria.settings import Settings
 from myria.settings.database import Kind
 
@@ -36,7 +35,7 @@ T = TypeVar("T")
 Counts = Mapping[Kind, int]
 """How many items of each kind were redacted."""
 
-_TYPES_NAMING_NOTHING_NEW = frozenset({WITHDRAWAL_TYPE, "myria.link", "myria.evaluation"})
+_TYPES_NAMING_NOTHING_NEW = frozenset({"myria.withdrawal", "myria.link", "myria.evaluation"})
 """Types of Myria's own events that take their participants from stored events. An import may have stored a name that an
 append refuses; such an event must still be withdrawn, erased and consolidated."""
 
