@@ -111,8 +111,8 @@ def sections(page: str) -> Iterator[tuple[str, str]]:
 def arguments_of_tools(page: str) -> Iterator[str]:
     """Yield each tool's arguments."""
     listed: dict[str, list[str]] = {}
-    for tool, text in sections(page):
-        names = re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
+    for common, tool, text in tools_of_groups(page):
+        names = re.findall(r"^\| `(\w+)`", text, re.MULTILINE) + common
         for line in re.findall(r"^- (.*)$", text, re.MULTILINE):
             shared = re.match(r"As for `(\w+)`(?:: (.*))?$", line)
             # One line may name several arguments, some with their types in parentheses.
@@ -123,6 +123,13 @@ def arguments_of_tools(page: str) -> Iterator[str]:
                 names += re.findall(r"`(\w+)`(?= \(|,|:|$| $)", own[1] + ":")
         listed[tool] = names
         yield from (f"{tool}({name})" for name in names)
+
+
+def tools_of_groups(page: str) -> Iterator[tuple[list[str], str, str]]:
+    """Yield each tool with the arguments that its whole group has, and its text."""
+    for group in re.split(r"^# At ", page, flags=re.MULTILINE):
+        common = re.findall(r"^- `(\w+)`", group.partition("\n## ")[0], re.MULTILINE)
+        yield from ((common, tool, text) for tool, text in sections(group))
 
 
 def answers_of_tools(page: str) -> Iterator[str]:

@@ -122,13 +122,17 @@ def tools_page() -> str:
     parts = []
     described: dict[tuple[str, str], str] = {}
     answered: dict[type[Answer], str] = {}
-    for faces, tools in groupby(TOOLS, lambda tool: tool.faces):
+    for faces, group in groupby(TOOLS, lambda tool: tool.faces):
+        tools = list(group)
+        common = common_arguments(tools)
         parts.append(f"\n# At {' and '.join(PATH_OF[face] for face in faces)}\n")
+        if common:
+            parts.append(f"\nEach tool takes:\n\n{''.join(common)}")
         for tool in tools:
             profile = "" if tool.profile == "core" else f", profile `{tool.profile}`"
             needs = f"Role {' or '.join(tool.roles)}{profile}."
             parts.append(f"\n## {tool.plain()}\n\n{description(tool, LIMITS)} {needs}\n\n")
-            parts.append(f"{arguments_list(tool, described)}\n{answer_line(tool, answered)}\n")
+            parts.append(f"{arguments_list(tool, described, common)}\n{answer_line(tool, answered)}\n")
     return "".join(parts)
 
 
@@ -188,24 +192,37 @@ def metric_line(metric: Described) -> str:
     return f"- `{metric.name}` ({metric.type}{by}): {metric.meaning}\n"
 
 
-def arguments_list(tool: Tool, described: dict[tuple[str, str], str]) -> str:
-    """Return the arguments of a tool as a list.
-
-    An argument that a tool before it describes in the same words is named alone; `described` remembers those.
-    """
+def argument_lines(tool: Tool) -> Iterator[tuple[str, str]]:
+    """Yield the name of each argument of a tool, and its line."""
     schema = input_schema(tool, LIMITS)
     required = schema.get("required", [])
-    lines: list[str] = []
-    bare: list[str] = []
-    same: dict[str, list[str]] = {}
     for name, shape in schema["properties"].items():
         kind = type_name(shape)
         notes = [note for note in ("" if kind == "string" else kind, "required" if name in required else "") if note]
         text = meaning(shape)
         argument = f"`{name}` ({', '.join(notes)})" if notes else f"`{name}`"
-        line = f"- {argument}: {text}\n"
-        if not text:
-            bare.append(argument)
+        yield name, f"- {argument}: {text}\n" if text else f"- {argument}\n"
+
+
+def common_arguments(tools: Sequence[Tool]) -> list[str]:
+    """Return the lines of arguments that all of more than two tools describe in the same words."""
+    each = [dict(argument_lines(tool)) for tool in tools]
+    return [line for name, line in each[0].items() if len(tools) > 2 and all(of.get(name) == line for of in each)]
+
+
+def arguments_list(tool: Tool, described: dict[tuple[str, str], str], common: Sequence[str]) -> str:
+    """Return the arguments of a tool as a list, without those that its whole group has.
+
+    An argument that a tool before it describes in the same words is named alone; `described` remembers those.
+    """
+    lines: list[str] = []
+    bare: list[str] = []
+    same: dict[str, list[str]] = {}
+    for name, line in argument_lines(tool):
+        if line in common:
+            continue
+        if not line.partition(": ")[1]:
+            bare.append(line[2:].rstrip())
         elif (other := described.setdefault((tool.faces[0], line), tool.plain())) == tool.plain():
             lines.append(line)
         else:
@@ -213,7 +230,7 @@ def arguments_list(tool: Tool, described: dict[tuple[str, str], str]) -> str:
     if bare:
         lines.append(f"- {', '.join(bare)}\n")
     lines.extend(f"- As for `{other}`: {', '.join(names)}\n" for other, names in same.items())
-    return "".join(lines) or "No arguments.\n"
+    return "".join(lines) or f"No {'further ' if common else ''}arguments.\n"
 
 
 def answer_line(tool: Tool, answered: dict[type[Answer], str]) -> str:

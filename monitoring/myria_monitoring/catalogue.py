@@ -48,7 +48,7 @@ METRICS: tuple[Described, ...] = (
     _gauge(
         "process",
         "myria_database_up",
-        "1 if the database answered within the last seconds; 0 before it ever did",
+        "1 if the database answered within the last seconds",
     ),
     _counter(
         "serving", "myria_requests_total", "Tool calls; outcome is ok or an error's code", "face", "tool", "outcome"
@@ -83,13 +83,13 @@ METRICS: tuple[Described, ...] = (
     _counter(
         "serving",
         "myria_turn_conflicts_total",
-        "Repeated turns; state is stored (nothing is done) or under_way (refused, retry)",
+        "Repeated turns; state is stored or under_way",
         "state",
     ),
     _counter(
         "serving",
         "myria_turn_comparisons_total",
-        "Answers compared in shadow mode; outcome is same, different, unreadable or dropped (too many at once)",
+        "Answers compared in shadow mode; outcome is same, different, unreadable or dropped",
         "call",
         "aspect",
         "outcome",
@@ -98,13 +98,13 @@ METRICS: tuple[Described, ...] = (
     _counter(
         "serving",
         "myria_question_vectors_total",
-        "Vectors of questions; outcome is computed or failed (words answer)",
+        "Vectors of questions; outcome is computed or failed",
         "outcome",
     ),
     _counter(
         "serving",
         "myria_second_looks_total",
-        "Second looks; outcome is looked or failed (answered as ranked)",
+        "Second looks; outcome is looked or failed",
         "outcome",
     ),
     _gauge("serving", "myria_cache_bytes", "Bytes held by a cache", "cache"),
@@ -142,13 +142,13 @@ METRICS: tuple[Described, ...] = (
     _gauge(
         "memory",
         "myria_tail_events_max",
-        "The longest tail of one tenant, paused or not",
+        "The longest tail of one tenant",
         "paused",
     ),
     _gauge(
         "memory",
         "myria_memory_lag_seconds",
-        "Age of the oldest event that no active snapshot holds; the greatest over tenants, paused or not",
+        "Age of the oldest event that no active snapshot holds; the greatest over tenants",
         "paused",
         per_tenant=True,
     ),
@@ -169,7 +169,7 @@ METRICS: tuple[Described, ...] = (
     _gauge(
         "memory",
         "myria_builds",
-        "Unfinished builds and requests; state is queued or running. Suspended and paused ones are left out",
+        "Unfinished builds and requests; state is queued or running. Suspended and paused ones do not count",
         "state",
     ),
     _gauge("memory", "myria_oldest_queued_build_seconds", "Wait of the oldest queued build, 0 with none"),

