@@ -336,9 +336,8 @@ def _gains_of_days(window: Window, days: Ints, weights: Weights) -> Ints:
         return np.full(len(days), weights.period, dtype=np.int64)
     if window.last < window.first:
         return np.full(len(days), weights.around_day, dtype=np.int64)
-    days_away = np.maximum(window.first - days, days - window.last)
-    worth: Ints = np.where(days_away <= 0, weights.on_day, weights.around_day - weights.day_between * days_away)
-    return worth
+    is_on_day = (window.first <= days) & (days <= window.last)
+    return np.where(is_on_day, weights.on_day, weights.around_day)
 
 
 def _days_told_of(corpus: Corpus, first: int, after: int) -> Iterator[tuple[Ints, Ints]]:

@@ -33,12 +33,8 @@ from myria.text.common_words import weak_ids
 
 _RARE: Final = 65
 """Percent of the rarity of a word that one document holds, above which a word names what a statement is about."""
-_MARKED: Final = 2
-"""How often a rare word counts if a document says that the word's thing has changed."""
 _ASKED: Final = 30
 """Percent of the best hit's score from which a document counts by the question's words alone."""
-_REPEATED: Final = 4
-"""How many of the likeliest documents are looked at: those that only repeat the older statement are passed over."""
 _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
@@ -127,6 +123,10 @@ class Leader:
         """Return a mask of the documents that hold only from a later day on, and so replace nothing yet."""
         return announced(self.corpus, self.day)
 
+    def unless_repeated(self, at: int) -> int | None:
+        """Return a place, None if what is said there has exactly the best hit's words."""
+        return at if self.words(at) != self.said else None
+
     def _place(self, at: int) -> tuple[View, int]:
         """Return the view of a document and its position there, by its place in the timeline."""
         return self.corpus.parts()[int(self.timeline.view[at])][0], int(self.timeline.doc[at])
@@ -171,24 +171,14 @@ def told_to_change(leader: Leader, docs: int, plan: Plan) -> int | None:
             where = where[where >= 0]
             where = where[leader.spoken[where]]
             id_index = order[sorted_index]
-            evidence[where] += rarities[id_index] * (
-                is_rare[id_index] * _MARKED + of_question[id_index] * is_good_hit[where]
-            )
+            evidence[where] += rarities[id_index] * (is_rare[id_index] + of_question[id_index] * is_good_hit[where])
     evidence[~leader.later | leader.announced] = 0
-    return _most_evident(leader, evidence, least=least)
-
-
-def _most_evident(leader: Leader, evidence: Ints, *, least: int) -> int | None:
-    """Return the place of the later statement with most evidence, of equal ones the last; None if none has `least`.
-
-    A statement of exactly the best hit's words repeats it, and is passed over.
-    """
-    timeline = leader.timeline
     candidates = np.flatnonzero(evidence >= least)
-    likeliest_first = candidates[
-        np.lexsort((timeline.seq[candidates], timeline.timestamp[candidates], evidence[candidates]))
-    ][::-1]
-    return next((place for place in likeliest_first[:_REPEATED].tolist() if leader.words(place) != leader.said), None)
+    if not len(candidates):
+        return None
+    timeline = leader.timeline
+    order = np.lexsort((timeline.seq[candidates], timeline.timestamp[candidates], evidence[candidates]))
+    return leader.unless_repeated(int(candidates[order[-1]]))
 
 
 def _among(ids: Ints, some: frozenset[int]) -> Mask:
@@ -256,13 +246,13 @@ def likely_state(leader: Leader, plan: Plan, known: int | None) -> int | None:
         (leader.held[places] > 0) | (shared_rarity > 0) | (numbered[older] & numbered[places]) | is_known[places]
     )
     places, evidence = places[is_candidate], evidence[is_candidate]
-    for index in np.lexsort((places, evidence))[::-1][:_REPEATED].tolist():
-        place = int(places[index])
-        if leader.words(place) != leader.said:
-            # What is announced has replaced nothing yet, and what comes after it in likelihood is no state.
-            is_likely = not leader.announced[place] and _surplus(leader, int(evidence[index]), later_count) >= _LIKELY
-            return place if is_likely else None
-    return None
+    if not len(places):
+        return None
+    likeliest = int(np.lexsort((places, evidence))[-1])
+    place = int(places[likeliest])
+    # What is announced has replaced nothing yet, and what comes after it in likelihood is no state.
+    is_likely = not leader.announced[place] and _surplus(leader, int(evidence[likeliest]), later_count) >= _LIKELY
+    return leader.unless_repeated(place) if is_likely else None
 
 
 def _shared_rarity(leader: Leader) -> Ints:

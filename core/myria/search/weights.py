@@ -69,8 +69,6 @@ class Weights:
     """What it gains if it was told on that day and names others."""
     around_day: int = 300
     """What it gains around that day."""
-    day_between: int = 10
-    """What each day between takes of that."""
     not_yet: int = 50
     """What a text loses that holds from a later day on, where the question asks for the present."""
     newer: int = 115
