@@ -12,11 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import blake2b
-from itertools import accumulate, compress, count, pairwise
-from operator import add, sub
-from string import ascii_letters, digits
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 from unicodedata import ucd_3_2_0
 
@@ -28,17 +26,7 @@ from myria.text._stopwords import ENGLISH
 MAX_TERM_CHARACTERS = 64
 
 _CACHED_WORDS = 65_536
-_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
-_ASCII_WORDS_APART = re.compile(r"([A-Za-z0-9]+(?:'[A-Za-z0-9]+)*)")
-"""Splits a text into what is between words and the words, in turn."""
-
-_IN_WORDS = f"{ascii_letters}{digits}'".encode()
-_SPACED = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256))
-"""Turns bytes of ASCII into themselves where they may be part of a word, and into spaces elsewhere."""
-
-_SMALL_SPACED = _SPACED.lower()
-"""Turns capitals into small letters besides."""
-
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
 _ENGLISH_LETTERS = re.compile(r"[a-z']+\Z")
 _RUN = re.compile(r"w[wm]*(?:'w[wm]*)*|(?:[ch]m{0,7})+")
 _CLUSTER = re.compile(r"[ch]m{0,7}")
@@ -89,10 +77,6 @@ class Token(NamedTuple):
     end: int
 
 
-_token = partial(tuple.__new__, Token)
-"""Makes a token of a tuple of its fields."""
-
-
 @dataclass(frozen=True, slots=True)
 class TextWords:
     """The tokens of a text in document order as columns: each column holds one field of all tokens."""
@@ -114,7 +98,7 @@ class TextWords:
 
     def tokens(self) -> list[Token]:
         """Return the tokens of the columns."""
-        return list(map(_token, zip(self.surfaces, self.terms, self.starts, self.ends, strict=True)))
+        return list(map(Token, self.surfaces, self.terms, self.starts, self.ends))
 
     def at(self, places: Sequence[int]) -> TextWords:
         """Return the tokens at some indexes, as columns."""
@@ -131,10 +115,7 @@ def terms(text: str) -> list[str]:
     plain = text if text.isascii() else _as_ascii(text)
     if plain is None:
         return [token.term for token in _tokens_in_letters(text)]
-    spaced = plain.encode().translate(_SMALL_SPACED).decode()
-    is_simple = "'" not in spaced or not _has_loose_apostrophe(spaced)
-    words = spaced.split() if is_simple else _ASCII_WORD.findall(spaced)
-    return list(map(_TERMS.__getitem__, words))
+    return list(map(_TERMS.__getitem__, _ASCII_WORD.findall(plain)))
 
 
 def tokens(text: str) -> list[Token]:
@@ -147,9 +128,10 @@ def words_in(text: str) -> TextWords:
     plain = text if text.isascii() else _as_ascii(text)
     if plain is None:
         return TextWords.of(_tokens_in_letters(text))
-    words, starts, ends = _ascii_words_in(plain)
-    surfaces = words if plain is text else [text[start:end] for start, end in zip(starts, ends, strict=True)]
-    return TextWords(surfaces, list(map(_TERMS.__getitem__, words)), starts, ends)
+    found = list(_ASCII_WORD.finditer(plain))
+    starts, ends = [match.start() for match in found], [match.end() for match in found]
+    surfaces = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    return TextWords(surfaces, [_TERMS[match[0]] for match in found], starts, ends)
 
 
 def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
@@ -198,20 +180,6 @@ def term_ids(terms_of_text: Iterable[str]) -> Iterator[int]:
     return map(_TERM_IDS.__getitem__, terms_of_text)
 
 
-def _ascii_words_in(text: str) -> tuple[list[str], list[int], list[int]]:
-    """Return the words of an ASCII text, their starts and their ends."""
-    spaced = text.encode().translate(_SPACED).decode()
-    if "'" in spaced and _has_loose_apostrophe(spaced):
-        parts = _ASCII_WORDS_APART.split(text)
-        bounds = list(accumulate(map(len, parts)))
-        return parts[1::2], bounds[:-1:2], bounds[1::2]
-    # Between adjacent separators, parts are empty; `count` adds the separators to the lengths of the parts.
-    parts = spaced.split(" ")
-    words = list(filter(None, parts))
-    ends = list(compress(map(add, accumulate(map(len, parts)), count()), parts))
-    return words, list(map(sub, ends, map(len, words))), ends
-
-
 def _tokens_in_letters(text: str) -> list[Token]:
     """Return what `tokens` does, for a text with non-ASCII letters."""
     classes = text.translate(_CLASSES)
@@ -222,15 +190,10 @@ def _tokens_in_letters(text: str) -> list[Token]:
             surface = text[start:end]
             term = _LETTER_TERMS[surface]
             if term:
-                found_tokens.append(_token((surface, term, start, end)))
+                found_tokens.append(Token(surface, term, start, end))
         else:
             _add_clusters(text, classes, start, end, found_tokens)
     return found_tokens
-
-
-def _has_loose_apostrophe(spaced: str) -> bool:
-    """Tell whether a text of words and spaces has an apostrophe that is not within a word."""
-    return "' " in spaced or " '" in spaced or "''" in spaced or spaced[0] == "'" or spaced[-1] == "'"
 
 
 def _as_ascii(text: str) -> str | None:
