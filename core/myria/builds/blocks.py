@@ -16,7 +16,6 @@ from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.index import MAX_DOCS, BlockView, Doc, Piece, decode, splice
 from myria.index.searchable import Covered, document_of
-from myria.text.changes import may_be_changed
 from myria.topics.model import PlanEvent
 from myria.versions import SEARCH_VERSION
 
@@ -114,9 +113,8 @@ class PlannedDocs:
         """Keep the documents of a planned unit's events while there is room."""
         if self._bytes_left <= 0:
             return
-        is_changed = may_be_changed([event.text for event in events])
         for event in events:
-            self._to_pack.append(document_of(event, is_changed=is_changed))
+            self._to_pack.append(document_of(event))
             self._words_to_pack += len(event.terms) + _WORDS_OF_A_DOC
             if len(self._to_pack) >= _MAX_DOCS_TO_PACK or self._words_to_pack >= _MAX_WORDS_TO_PACK:
                 self._pack()

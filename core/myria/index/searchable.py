@@ -15,11 +15,6 @@ from myria.db.clock import to_microseconds
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.index import BlockNode, Doc
-from myria.index.documents import days_of, found_by, stems_of
-from myria.text.asking import asks
-from myria.text.changes import changed
-from myria.text.dates import holds_from, local_day, meant
-from myria.text.naming import names_something
 from myria.topics.model import LEAF, PlanEvent
 
 
@@ -75,32 +70,20 @@ def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int
     )
 
 
-def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
-    """Build the document of a planned event, the same as `document` builds from its row, without analysing it again.
-
-    Args:
-        event: the event.
-        is_changed: whether to look for what its text says has changed (`myria.text.changes`).
-    """
-    words = event.all_words
-    when = meant(event.text, local_day(event.timestamp, event.utc_offset))
-    return Doc(
+def document_of(event: PlanEvent) -> Doc:
+    """Build the document of a planned event, the same as `document` builds from its row, without splitting it again."""
+    return Doc.of_text(
+        event.text,
         event_seq=event.event_seq,
         timestamp=event.timestamp,
-        terms=words.terms,
         channel=event.channel,
-        stems=stems_of(event.text, words.terms, words),
         speaker=event.speaker,
         type=event.type,
         context_id=event.context_id,
-        described=found_by(event.described),
+        picture_text=event.described,
         hints=event.hints,
-        asks=asks(event.text),
-        names=names_something(event.text),
-        changed=changed(event.text) if is_changed else [],
         utc_offset=event.utc_offset,
-        days=days_of(when),
-        begins=holds_from(when),
+        words=event.all_words,
     )
 
 

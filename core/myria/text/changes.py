@@ -8,7 +8,6 @@ other languages have no such words and are ranked as if nothing ever changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, Final
 
 import re2
@@ -21,11 +20,6 @@ MAX_CHANGED: Final = 24
 _MEMORY_BYTES: Final = 32 << 20
 """Memory for the states of the expression: enough that none must be built twice."""
 _READ_BYTES: Final = 8 * 1024
-_SHORT_CHARACTERS: Final = _READ_BYTES // 4
-"""A text of at most so many characters is read to its end, whatever its script."""
-
-_ENDS_TEXT: Final = "."
-"""Put between texts that are searched at once: no phrase goes across it, and "instead" counts before it."""
 
 _WHOLE_WORDS: Final = 30
 """A text of fewer words is about one thing: all its terms belong to the change, not only those of the sentence."""
@@ -226,13 +220,6 @@ def tells_of_change(text: str) -> bool:
     if any(sign in lowercase for sign in _UNSPACED_SIGNS) or _SIGNS.search(lowercase):
         return True
     return bool(_CHANGES.Match(lowercase.replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]))
-
-
-def may_be_changed(texts: Sequence[str]) -> bool:
-    """Tell whether any of several texts may tell of a change; one search of all of them, which mostly rules out all."""
-    if any(len(text) > _SHORT_CHARACTERS for text in texts):
-        return True
-    return bool(_CHANGES.Match(_ENDS_TEXT.join(texts).lower().replace("\u2019", "'").encode("utf-8", "replace")))
 
 
 def _phrase_expression(phrase: str) -> str:
