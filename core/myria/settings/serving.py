@@ -212,7 +212,7 @@ class AuthSettings(Section):
 
 @section
 class AgentSettings(Section):
-    """The agent API, /mcp/agent; [agents.md](agents.md) says how to use it."""
+    """The agent API, /mcp/agent ([agents.md](agents.md))."""
 
     section_name: ClassVar[str] = "agent"
 
@@ -234,7 +234,7 @@ TurnsMode = Literal["on", "shadow", "off"]
 
 @section
 class TurnsSettings(Section):
-    """Memory that a host calls before and after each turn, /mcp/turns; [turns.md](turns.md) says how to use it."""
+    """Memory that a host calls before and after each turn, /mcp/turns ([turns.md](turns.md))."""
 
     section_name: ClassVar[str] = "turns"
 
@@ -308,7 +308,7 @@ class TurnsSettings(Section):
 
 @section
 class RestSettings(Section):
-    """Memory over REST, `/api/v1` and `/mcp/memtrace`; [rest.md](rest.md) says how to use it."""
+    """Memory over REST, `/api/v1` and `/mcp/memtrace` ([rest.md](rest.md))."""
 
     section_name: ClassVar[str] = "rest"
 
@@ -325,7 +325,7 @@ class RestSettings(Section):
 
 @section
 class MetricsSettings(Section):
-    """What is exported to Prometheus; [metrics.md](metrics.md) lists all of it."""
+    """What is exported to Prometheus ([metrics.md](metrics.md))."""
 
     section_name: ClassVar[str] = "metrics"
 
