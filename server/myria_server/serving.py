@@ -242,50 +242,6 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-class HeadWithBody:
-    """What the application writes an answer to: sends its head and the body that follows at once as one piece.
-
-    uvicorn writes the two one after the other, and uvloop sends each by itself: a system call more here, and a client
-    that is woken twice. A head that is not followed before the loop turns (a stream's) is sent then.
-    """
-
-    __slots__ = ("_head", "_later", "_loop", "_transport")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._head: bytes | None = None
-        self._later: asyncio.Handle | None = None
-
-    def write(self, data: bytes) -> None:
-        """Hold back the first bytes, the head; send later ones after it, and the second write together with it."""
-        if self._later is None:
-            self._head = data
-            self._later = self._loop.call_soon(self.flush)
-            return
-        head, self._head = self._head, None
-        if head is None:
-            self._transport.write(data)
-            return
-        self._later.cancel()
-        self._transport.writelines((head, data))
-
-    def flush(self) -> None:
-        """Send what is held back."""
-        head, self._head = self._head, None
-        if head is not None and not self._transport.is_closing():
-            self._transport.write(head)
-
-    def close(self) -> None:
-        """Send what is held back, and close the connection once it is sent."""
-        self.flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        """Tell whether the connection is closed, or about to be."""
-        return self._transport.is_closing()
-
-
 class _DroppedTrailers(list[tuple[bytes, bytes]]):
     """A list that drops the trailers put into it: as headers they could change who calls after that was decided."""
 
@@ -366,8 +322,6 @@ class _GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         # From here the parser adds only trailers; the application holds the list of real headers already.
         self.headers, self._overhead_bytes = _DROPPED_TRAILERS, 0
-        if self.cycle is not None:
-            self.cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._overhead_bytes = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable
 
 import asyncpg
 import pytest
@@ -14,7 +13,7 @@ from myria.errors import ConfigurationError, PortInUse
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.http.listening import reserve_port
-from myria_server.serving import HeadWithBody, serve_http
+from myria_server.serving import serve_http
 from tests.server.wire import Served, event, serving
 from tests.support.locks import somebody_waits
 from tests.support.patience import PATIENCE_S
@@ -165,72 +164,3 @@ async def test_no_part_of_an_answer_waits_for_the_one_before(served: Served) -> 
     for connection in connections:
         sock = connection.transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-class Recorded(asyncio.Transport):
-    """A transport that keeps what is written to it, piece by piece."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[bytes] = []
-        self.closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep a piece."""
-        assert not self.closed
-        self.pieces.append(bytes(data))
-
-    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Keep what is written together as one piece."""
-        self.write(b"".join(pieces))
-
-    def close(self) -> None:
-        """Close it."""
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        """Tell whether it is closed."""
-        return self.closed
-
-
-async def test_the_head_of_an_answer_is_sent_with_its_body() -> None:
-    """What follows at once goes with it, what follows later after it; nothing is lost where an answer ends early."""
-    loop = asyncio.get_running_loop()
-    whole, stream, cut, dropped = (Recorded() for _ in range(4))
-    answer = HeadWithBody(whole, loop)
-    for piece in (b"head ", b"body", b" more"):
-        answer.write(piece)
-    assert whole.pieces == [b"head body", b" more"]
-    streaming = HeadWithBody(stream, loop)
-    streaming.write(b"head ")
-    ending = HeadWithBody(cut, loop)
-    ending.write(b"head")
-    ending.close()
-    assert (cut.pieces, cut.closed, ending.is_closing()) == ([b"head"], True, True)
-    HeadWithBody(dropped, loop).write(b"head")
-    dropped.close()
-    assert stream.pieces == []
-    await asyncio.sleep(0)
-    assert (stream.pieces, dropped.pieces) == ([b"head "], [])
-    streaming.write(b"event")
-    assert stream.pieces == [b"head ", b"event"]
-    assert whole.pieces == [b"head body", b" more"]
-
-
-async def test_an_answer_arrives_in_one_piece(served: Served) -> None:
-    """A client that reads once after its request has the whole answer, its head and its body."""
-    pieces: list[bytes] = []
-    await served.client.get("/livez")
-    for connection in served.server._server.server_state.connections:
-        plain = connection.transport
-
-        class Watched(Recorded):
-            def write(self, data: bytes | bytearray | memoryview, to: asyncio.Transport = plain) -> None:
-                pieces.append(bytes(data))
-                to.write(data)
-
-        connection.transport = Watched()
-    assert (await served.client.get("/livez")).status_code == 200
-    assert len(pieces) == 1
-    assert pieces[0].startswith(b"HTTP/1.1 200 OK\r\n")
-    assert pieces[0].endswith(b'{"status":"ok"}')
