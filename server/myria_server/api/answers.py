@@ -52,8 +52,6 @@ class Appended(Answer):
 
 
 class AppendedBatch(Answer):
-    """append_events."""
-
     OPEN = frozenset({"results"})
 
     results: list[Appended]
@@ -61,8 +59,6 @@ class AppendedBatch(Answer):
 
 @all_open
 class Withdrawn(Answer):
-    """withdraw_events and restore_events."""
-
     reason: Literal["forgotten", "superseded", "expired", "restored"]
     event_ids: list[str] = Field(description="What changed, or would change")
     unchanged: list[str] = Field(description="What was so already")
@@ -220,8 +216,6 @@ class Walk(Answer):
 
 
 class Tree(Answer):
-    """query_event_nodes and query_references."""
-
     snapshot_id: str | None = Field(description="The snapshot this whole answer was read from")
     root: RootNode | InternalTopicNode | LeafTopicNode
     constraints: dict[str, Any] = Field(description="The query as it was understood")
@@ -275,8 +269,6 @@ class LeanTree(Answer):
 
 
 class EventAnswer(Answer):
-    """get_event."""
-
     snapshot_id: str | None
     event: EventBody
 
@@ -292,8 +284,6 @@ class TopicRecord(TopicBody):
 
 
 class TopicAnswer(Answer):
-    """get_topic."""
-
     snapshot_id: str | None
     topic: TopicRecord
 
@@ -334,8 +324,6 @@ class Snapshot(Answer):
 
 @all_open
 class ActiveSnapshot(Answer):
-    """get_active_snapshot."""
-
     snapshot: Snapshot | None
 
 
@@ -415,8 +403,6 @@ class Wait(Answer):
 
 @all_open
 class Status(Answer):
-    """get_snapshot_status."""
-
     active_snapshot_id: str | None
     degraded: DegradedBuild | None = Field(description="Of the active snapshot")
     tail_events: int = Field(description="Events a build would take")
@@ -439,32 +425,24 @@ class Status(Answer):
 
 @all_open
 class BuildRequested(Answer):
-    """trigger_build."""
-
     request_id: str
     build_id: str | None = Field(description="null until the build starts")
 
 
 @all_open
 class Discarded(Answer):
-    """discard_snapshot."""
-
     snapshot_id: str
     build_id: str
 
 
 @all_open
 class PointerMoved(Answer):
-    """publish_snapshot and rollback."""
-
     snapshot_id: str
     previous_snapshot_id: str | None
 
 
 @all_open
 class Resumed(Answer):
-    """resume_builds."""
-
     resumed: bool = Field(description="False where they were not paused")
 
 

@@ -181,13 +181,11 @@ class Toolbox:
             return await self._run(tool.handler, principal, request, changes=tool.changes)
 
         return await self._run_bounded(
-            tool.name,
+            tool,
             answer,
-            (tool.answer,),
             principal,
-            deadline_s=self._append_deadline if tool.roles == ("append",) else self._read_deadline,
+            models=(tool.answer,),
             copies=_COPIES_OVER_MCP,
-            changes=tool.changes,
             arguments=arguments,
             address_of=address_of,
         )
@@ -210,29 +208,18 @@ class Toolbox:
             principal.need(route.roles, what=route.name)
             return await work()
 
-        deadline = self._append_deadline if route.changes else self._read_deadline
         return await self._run_bounded(
-            route.name,
-            answer,
-            route.answer,
-            principal,
-            deadline_s=deadline,
-            copies=1,
-            changes=route.changes,
-            arguments=arguments,
-            address_of=address_of,
+            route, answer, principal, models=route.answer, copies=1, arguments=arguments, address_of=address_of
         )
 
     async def _run_bounded(
         self,
-        name: str,
+        called: Tool | Route,
         answer: Callable[[], Awaitable[Json | ShownAnswer]],
-        models: Sequence[type[Answer]],
         principal: Principal,
         *,
-        deadline_s: float,
+        models: Sequence[type[Answer]],
         copies: int,
-        changes: bool,
         arguments: Any,
         address_of: AddressOf | None,
     ) -> CallResult:
@@ -245,9 +232,9 @@ class Toolbox:
             answer: runs the call and returns its answer.
             models: the models that the answer may have.
             copies: how many times its JSON's bytes the answer takes at most when it is sent.
-            changes: the call writes; its answer is sent however large it is, since the work is done.
         """
-        metrics = self.metrics
+        name, metrics = called.name, self.metrics
+        deadline_s = self._append_deadline if called.roles == ("append",) else self._read_deadline
         began = time.perf_counter()
         code = "ok"
         metrics.in_flight += 1
@@ -262,7 +249,7 @@ class Toolbox:
                     shown_answer = ShownAnswer(content=open_part(models, shown_answer.content))
                 body = orjson.dumps(shown_answer.content)
                 outgoing.size = len(body)
-            if not changes:
+            if not called.changes:  # what has changed something is answered however large that is
                 self.answers.check(principal.caller, copies * len(body))
             if shown_answer.content.get("degraded"):
                 metrics.answered_degraded(name, shown_answer.content.get("degraded_reason"))
@@ -282,8 +269,7 @@ class Toolbox:
                 )
             return self.refusal(error)
         except TimeoutError:
-            seconds = deadline_s
-            timed_out = DeadlineExceeded(f"{name} did not finish within {seconds:g} s; retry", deadline_s=seconds)
+            timed_out = DeadlineExceeded(f"{name} did not finish within {deadline_s:g} s; retry", deadline_s=deadline_s)
             code = timed_out.code
             return self.refusal(timed_out)
         except Exception:
@@ -293,10 +279,10 @@ class Toolbox:
         finally:
             caller.reset(caller_token)
             metrics.in_flight -= 1
-            seconds = time.perf_counter() - began
-            metrics.request_done(self.face, name, code, seconds)
-            requestlog.called(principal.tenant, self.face, name, arguments, seconds=seconds, code=code)
+            took = time.perf_counter() - began
+            metrics.request_done(self.face, name, code, took)
+            requestlog.called(principal.tenant, self.face, name, arguments, seconds=took, code=code)
             if self._journal is not None:
                 self._journal.call(
-                    principal, face=self.face, tool=name, arguments=arguments, seconds=seconds, outcome=code
+                    principal, face=self.face, tool=name, arguments=arguments, seconds=took, outcome=code
                 )

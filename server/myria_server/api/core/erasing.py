@@ -103,8 +103,6 @@ class ErasureSelection(Input):
 
 
 class PreviewErasureInput(ErasureSelection):
-    """Arguments of preview_erasure."""
-
     after: Annotated[int, or_default(0)] = Field(
         default=0, ge=0, le=(1 << 63) - 1, description="next_after of the page before"
     )
@@ -114,8 +112,6 @@ class PreviewErasureInput(ErasureSelection):
 
 
 class EraseInput(ErasureSelection):
-    """Arguments of erase."""
-
     expected_events: int = Field(
         ge=1, le=(1 << 63) - 1, description="counts.events of a preview; refused if it is another number by now"
     )
@@ -125,8 +121,6 @@ class EraseInput(ErasureSelection):
 
 
 class ErasuresInput(Input):
-    """Arguments of get_erasures."""
-
     erasure_id: OptionalIdentifier = Field(default=None, description="Only this one")
     limit: Annotated[int, or_default(DEFAULT_ERASURES)] = Field(
         default=DEFAULT_ERASURES, ge=1, le=MAX_ERASURES, description="How many, newest first"
@@ -134,8 +128,6 @@ class ErasuresInput(Input):
 
 
 class ErasureReceiptInput(Input):
-    """Arguments of get_erasure_receipt."""
-
     erasure_id: Identifier = Field(description="The erasure")
 
 
@@ -150,8 +142,6 @@ class PlannedEvent(Answer):
 
 @all_open
 class ErasurePreview(Answer):
-    """preview_erasure."""
-
     dry_run: Literal[True]
     counts: dict[str, int] = Field(description="By place; renderings and search blocks are counted as they go")
     shared_events: int = Field(description="Of those people with others: kept, or part of counts with shared=remove")
@@ -188,8 +178,6 @@ class ErasureState(Answer):
 
 @all_open
 class ErasureStates(Answer):
-    """get_erasures."""
-
     erasures: list[ErasureState]
 
 

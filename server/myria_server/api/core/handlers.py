@@ -83,7 +83,7 @@ async def withdraw_events(call: ApiCall, request: inputs.WithdrawInput) -> Json:
     return withdrawn.to_json()
 
 
-async def restore_events(call: ApiCall, request: inputs.RestoreInput) -> Json:
+async def restore_events(call: ApiCall, request: inputs.NamedEventsInput) -> Json:
     """Bring withdrawn events back into answers."""
     async with call.memory.events_named(call.tenant, request.event_ids) as event_ids:
         restored = await call.memory.withdrawals.restore(

@@ -267,8 +267,6 @@ class EventInput(Input):
 
 
 class AppendInput(EventInput):
-    """Arguments of append_event."""
-
     supersedes: EventIds = Field(
         default=(), description="Ids of events that this one replaces; from now on they are found on request only"
     )
@@ -280,7 +278,7 @@ class SupersedingInput(Input):
     supersedes: EventIds = ()
 
 
-class _NamedEventsInput(Input):
+class NamedEventsInput(Input):
     event_ids: EventIds = Field(description="Ids of events that you may see, or their handles (e:481920375)")
     participants: Participants = Field(
         default=None, description="Who asks, beside you; each event must be visible to all of them"
@@ -288,21 +286,13 @@ class _NamedEventsInput(Input):
     dry_run: Flag = Field(default=False, description="True only says what would change")
 
 
-class WithdrawInput(_NamedEventsInput):
-    """Arguments of withdraw_events."""
-
+class WithdrawInput(NamedEventsInput):
     reason: Annotated[Literal["forgotten", "superseded", "expired"], or_default("forgotten")] = Field(
         default="forgotten", description="superseded events are still found with include_superseded, others never"
     )
 
 
-class RestoreInput(_NamedEventsInput):
-    """Arguments of restore_events."""
-
-
 class EventsInput(Input):
-    """Arguments of append_events."""
-
     events: tuple[EventInput, ...] = Field(
         min_length=1, max_length=500, description="Stored all or none, in this order"
     )
@@ -372,8 +362,6 @@ class _SelectionInput(Input):
 
 
 class EventNodesInput(_SelectionInput):
-    """Arguments of query_event_nodes."""
-
     limit: Annotated[int, or_default(DEFAULT_LIMIT)] = Field(
         default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many events"
     )
@@ -389,8 +377,6 @@ class EventNodesInput(_SelectionInput):
 
 
 class ReferencesInput(_SelectionInput):
-    """Arguments of query_references."""
-
     max_nodes: Annotated[int, or_default(DEFAULT_NODES)] = Field(
         default=DEFAULT_NODES, ge=1, le=MAX_NODES, description="How many nodes in all, topics and references"
     )
@@ -416,8 +402,6 @@ class ReferencesInput(_SelectionInput):
 
 
 class EventLookupInput(Input):
-    """Arguments of get_event."""
-
     event_id: Identifier = Field(description="The event's id, or its handle (e:481920375)")
     participants: Participants = Field(
         default=None, description="Who asks, beside you; the event must be visible to all of them"
@@ -427,8 +411,6 @@ class EventLookupInput(Input):
 
 
 class TopicLookupInput(Input):
-    """Arguments of get_topic."""
-
     topic_id: Identifier = Field(description="The topic's id")
     participants: Participants = Field(
         default=None, description="Who asks, beside you; the topic must be visible to all of them"
@@ -440,8 +422,6 @@ class NothingInput(Input):
 
 
 class SnapshotsInput(Input):
-    """Arguments of list_snapshots."""
-
     limit: Annotated[int, or_default(DEFAULT_SNAPSHOTS)] = Field(
         default=DEFAULT_SNAPSHOTS, ge=1, le=MAX_SNAPSHOTS, description="How many, newest first"
     )
@@ -449,8 +429,6 @@ class SnapshotsInput(Input):
 
 
 class TriggerBuildInput(Input):
-    """Arguments of trigger_build."""
-
     full: Flag = Field(default=False, description="Plan every scope anew instead of only what changed")
     hold: Flag = Field(default=False, description="Keep the snapshot back until publish_snapshot")
     force: Flag = Field(default=False, description="Make a snapshot even if nothing is new")
@@ -458,22 +436,16 @@ class TriggerBuildInput(Input):
 
 
 class PublishInput(Input):
-    """Arguments of publish_snapshot."""
-
     snapshot_id: Identifier = Field(description="The held snapshot")
     reason: Reason = Field(default=None, description="Why, for the record")
 
 
 class DiscardInput(Input):
-    """Arguments of discard_snapshot."""
-
     snapshot_id: Identifier = Field(description="The held snapshot")
     reason: Reason = Field(default=None, description="Why, for the log")
 
 
 class RollbackInput(Input):
-    """Arguments of rollback."""
-
     to: Target = Field(default=None, description="The snapshot to return to; left out: the last one that differs")
     reason: Reason = Field(default=None, description="Why, for the record")
 

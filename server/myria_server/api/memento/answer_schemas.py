@@ -178,8 +178,6 @@ class BatchItem(Answer):
 
 @all_open
 class BatchRememberAnswer(AgentAnswer):
-    """batch_remember."""
-
     results: list[BatchItem]
     inserted: int
     skipped: int = Field(description="Kept before, or refused; results say which")
@@ -236,8 +234,6 @@ class Named(Answer):
 
 
 class ForgetAnswer(AgentAnswer):
-    """forget."""
-
     OPEN = frozenset({"success", "deleted", "protected", "reason", "error", "code", "dryRun"})
 
     deleted: int
@@ -252,15 +248,11 @@ class ForgetAnswer(AgentAnswer):
 
 @all_open
 class RestoreAnswer(AgentAnswer):
-    """restore."""
-
     id: str
     restored: bool
 
 
 class AmendAnswer(AgentAnswer):
-    """amend."""
-
     OPEN = frozenset({"success", "updated", "merged", "existingId", "dryRun", "redacted"})
 
     updated: bool
@@ -273,8 +265,6 @@ class AmendAnswer(AgentAnswer):
 
 @all_open
 class LinkAnswer(AgentAnswer):
-    """link."""
-
     linked: bool
     relationType: Relation
     dryRun: bool = False
@@ -303,8 +293,6 @@ class GraphEdge(_Pair):
 
 
 class GraphExploreAnswer(AgentAnswer):
-    """graph_explore."""
-
     startId: str
     nodes: list[GraphNode]
     edges: list[GraphEdge]
@@ -366,8 +354,6 @@ class ReflectedNote(Answer):
 
 @all_open
 class ReflectAnswer(AgentAnswer):
-    """reflect."""
-
     fragments: list[ReflectedNote]
     count: int
     breakdown: dict[str, int]
@@ -415,15 +401,11 @@ class _Consolidated(AgentAnswer):
 
 
 class ConsolidateAnswer(_Consolidated):
-    """memory_consolidate."""
-
     stale_fragments: list[StaleBody]
     contradictions: list[ContradictionBody] = Field(description="For you to resolve: nothing does it by itself")
 
 
 class HistoryAnswer(AgentAnswer):
-    """fragment_history."""
-
     current: VersionBody | None = Field(description="Null where it was replaced and nothing of it may be shown")
     versions: list[VersionBody] = Field(description="Newest first; at most 100")
     superseded_by: list[str] = Field(description="The notes that replaced it, each in its turn")
@@ -458,16 +440,12 @@ class TopicNotes(Answer):
 
 
 class StatsAnswer(AgentAnswer):
-    """memory_stats."""
-
     stats: StatsBody
     topics: list[TopicNotes] = Field(description="Those of most notes, at most 50")
 
 
 @all_open
 class FeedbackAnswer(AgentAnswer):
-    """tool_feedback."""
-
     id: str
     tool_name: str
     relevant: bool

@@ -259,8 +259,6 @@ class _NoteInput(AgentInput):
 
 
 class RememberInput(_NoteInput):
-    """Arguments of remember."""
-
     content: Content = Field(description="one self-contained statement")
     type: Kind = None
     topic: Topic = None
@@ -298,8 +296,6 @@ class TimeRange(Input):
 
 
 class RecallInput(AgentInput):
-    """Arguments of recall."""
-
     text: Query = Field(default=None, description="question in plain words")
     keywords: Keywords = None
     topic: Topic = None
@@ -367,8 +363,6 @@ class AmendInput(_NoteInput):
 
 
 class LinkInput(AgentInput):
-    """Arguments of link."""
-
     fromId: Id
     toId: Id
     relationType: Annotated[Relation, _default_if_blank("related")] = "related"
@@ -378,14 +372,10 @@ class LinkInput(AgentInput):
 
 
 class GraphExploreInput(AgentInput):
-    """Arguments of graph_explore."""
-
     startId: Id = Field(description="best an error")
 
 
 class ContextInput(AgentInput):
-    """Arguments of context."""
-
     tokenBudget: Annotated[Budget, _default_if_blank(CONTEXT_BUDGET)] = CONTEXT_BUDGET
     types: Annotated[tuple[str, ...] | None, BeforeValidator(_read_kinds), _TEXTS] = None
     sessionId: OptionalId = None
@@ -402,8 +392,6 @@ class Effectiveness(Input):
 
 
 class ReflectInput(AgentInput):
-    """Arguments of reflect."""
-
     summary: Annotated[tuple[str, ...], BeforeValidator(_read_summary), _TEXT]
     sessionId: OptionalId = None
     decisions: Texts = ()
@@ -415,8 +403,6 @@ class ReflectInput(AgentInput):
 
 
 class FeedbackInput(AgentInput):
-    """Arguments of tool_feedback."""
-
     tool_name: Id
     relevant: bool
     sufficient: bool

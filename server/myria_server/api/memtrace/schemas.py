@@ -404,8 +404,6 @@ class SessionContextInput(_FilteringInput):
 
 
 class RecallToolInput(Input):
-    """Arguments of memtrace_recall."""
-
     agent_id: RequiredId = Field(description="Whose memories")
     since: TimeOfLate = Field(default=DEFAULT_SINCE, description="24h, 7d or 30m ago, or an ISO 8601 time")
     session_id: OptionalSession = None
@@ -414,8 +412,6 @@ class RecallToolInput(Input):
 
 
 class SearchToolInput(Input):
-    """Arguments of memtrace_search."""
-
     agent_id: OptionalId = Field(default=None, description="Left out: of all agents")
     query: LongText = Field(default=None, description="What it is about: the best come first")
     content_contains: LongText = Field(default=None, description="What the content holds, as it is written")
@@ -427,22 +423,16 @@ class SearchToolInput(Input):
 
 
 class DecideInput(Input):
-    """Arguments of memtrace_decide."""
-
     agent_id: RequiredId = Field(description="Who decided")
     decision: Content = Field(description="What was decided")
     reasoning: Content = Field(description="Why")
 
 
 class ContextToolInput(SessionContextInput):
-    """Arguments of memtrace_session_context."""
-
     session_id: RequiredSession = Field(description="Of which session")
 
 
 class RegisterToolInput(Input):
-    """Arguments of memtrace_agent_register."""
-
     name: RequiredId = Field(description="No two agents have the same")
     description: LongText = None
 

@@ -39,7 +39,6 @@ from myria_server.api.turns.schemas import (
     AfterTurnInput,
     BeforeTurnInput,
     ListDirInput,
-    MaintenanceInput,
     RunTurnInput,
     SessionInput,
     TurnInput,
@@ -174,7 +173,7 @@ async def memory_run_turn(call: TurnCall, request: RunTurnInput) -> Json:
     return {"ok": True, "turn_id": first_call["turn_id"]}
 
 
-async def memory_run_maintenance(call: TurnCall, request: MaintenanceInput) -> Json:
+async def memory_run_maintenance(call: TurnCall, request: SessionInput) -> Json:
     """Let what has expired go. It happens by itself too."""
     session = _session_of(call, request)
     call.principal.need_channel(session.channel)

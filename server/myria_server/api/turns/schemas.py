@@ -247,8 +247,6 @@ class TurnInput(SessionInput):
 
 
 class BeforeTurnInput(TurnInput):
-    """Arguments of memory_before_turn."""
-
     current_input: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_items), _ITEMS_OR_TEXT] = Field(
         default=(), description="What is said now: items, one item, or a text"
     )
@@ -287,28 +285,18 @@ class BeforeTurnInput(TurnInput):
 
 
 class AfterTurnInput(TurnInput):
-    """Arguments of memory_after_turn."""
-
     input_items: Items = Field(default=(), description="What went into the model, as memory_before_turn gave it")
     output_items: Items = Field(default=(), description="What came out of it")
 
 
 class RunTurnInput(BeforeTurnInput):
-    """Arguments of memory_run_turn."""
-
     operation_token: Annotated[str | None, _optional_text(MAX_TOKEN), _TEXT] = Field(
         default=None, description="What the first call gave: with it output_items are kept"
     )
     output_items: Items = Field(default=(), description="What came out of the model")
 
 
-class MaintenanceInput(SessionInput):
-    """Arguments of memory_run_maintenance."""
-
-
 class ListDirInput(SessionInput):
-    """Arguments of memory_list_dir_with_abstract."""
-
     path: Annotated[str | None, _optional_text(1_000), _TEXT] = Field(
         default=None, description="Below the session's root; absolute ones too"
     )
@@ -317,8 +305,6 @@ class ListDirInput(SessionInput):
 
 
 class PreparedAnswer(Answer):
-    """memory_before_turn."""
-
     input_items: list[dict[str, Any]]
     recall_fact_ids: list[str]
     recall_insight_ids: list[str] = Field(description="Of insights: that a fact changed, or was said again")
@@ -327,8 +313,6 @@ class PreparedAnswer(Answer):
 
 @all_open
 class DoneAnswer(Answer):
-    """memory_after_turn and memory_run_maintenance."""
-
     ok: Literal[True]
 
 
@@ -356,8 +340,6 @@ class DirectoryBody(Answer):
 
 
 class ListDirAnswer(Answer):
-    """memory_list_dir_with_abstract."""
-
     summaries: list[DirectoryBody]
 
 
