@@ -11,6 +11,8 @@ import pytest
 from myria.errors import ConfigurationError
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
+from myria_server.api.memtrace.handlers import ROUTES
+from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.http.answer_headers import CrossOrigins
 from tests.server.wire import Served, call, headers, serving
 from tests.support.patience import PATIENCE_S
@@ -168,13 +170,14 @@ async def test_a_page_of_a_configured_origin_may_call(memory: Memory) -> None:
     settings = Settings(mcp=McpSettings(cors_origins=(ORIGIN,)), auth=AuthSettings(mode="keys"))
     async with serving(memory, settings) as served:
         asking = {"origin": ORIGIN, "access-control-request-method": "POST"}
-        for path in ("/mcp", "/mcp/", "/mcp/admin"):
+        for path in ("/mcp", "/mcp/", "/mcp/admin", f"{PREFIX}/memories/x"):
             response = await served.client.options(
                 path, headers=asking | {"access-control-request-headers": "authorization,content-type,x-own"}
             )
             assert response.status_code == 204
             assert response.headers["access-control-allow-origin"] == ORIGIN
-            assert "POST" in response.headers["access-control-allow-methods"]
+            allowed = response.headers["access-control-allow-methods"].split(", ")
+            assert {route.method for route in ROUTES} <= set(allowed), "a page may call every route of REST"
             assert response.headers["access-control-allow-headers"] == "authorization,content-type,x-own"
             assert "access-control-allow-credentials" not in response.headers
         refused = await served.post(call(NAME, {}), headers(NAME) | {"origin": ORIGIN})

@@ -28,7 +28,7 @@ SECURITY_HEADERS = (
 _SECURITY_NAMES = frozenset(name for name, _ in SECURITY_HEADERS)
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^:/?#@\[\]\s*]+)(:[0-9]{1,5})?")
-_METHODS = b"GET, POST, DELETE, OPTIONS"
+_METHODS = b"GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _MAX_AGE = b"600"
 _EXPOSED = (
     b"WWW-Authenticate, Mcp-Session-Id, Retry-After, RateLimit, RateLimit-Policy, RateLimit-Limit, "
