@@ -5,11 +5,9 @@ Timestamps are RFC 3339 in UTC. Every model is closed: a field that is not here 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
-
-_Model = TypeVar("_Model", bound="Answer")
 
 
 class Answer(BaseModel):
@@ -23,10 +21,13 @@ class Answer(BaseModel):
     OPEN: ClassVar[frozenset[str]] = frozenset()
 
 
-def all_open(model: type[_Model]) -> type[_Model]:
-    """Open every field that an answer has so far: none of them shows what is stored. Subclasses open their own."""
-    model.OPEN = frozenset(field.alias or name for name, field in model.model_fields.items())
-    return model
+class OpenAnswer(Answer):
+    """Base of answers that show nothing of what is stored: all their fields are open, unless they name `OPEN`."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if "OPEN" not in cls.__dict__:
+            cls.OPEN = frozenset(field.alias or name for name, field in cls.model_fields.items())
 
 
 class Hint(Answer):
@@ -57,8 +58,7 @@ class AppendedBatch(Answer):
     results: list[Appended]
 
 
-@all_open
-class Withdrawn(Answer):
+class Withdrawn(OpenAnswer):
     reason: Literal["forgotten", "superseded", "expired", "restored"]
     event_ids: list[str] = Field(description="What changed, or would change")
     unchanged: list[str] = Field(description="What was so already")
@@ -288,8 +288,7 @@ class TopicAnswer(Answer):
     topic: TopicRecord
 
 
-@all_open
-class BrokenRule(Answer):
+class BrokenRule(OpenAnswer):
     """A validation rule that a snapshot broke."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
@@ -298,8 +297,7 @@ class BrokenRule(Answer):
     message: str
 
 
-@all_open
-class Snapshot(Answer):
+class Snapshot(OpenAnswer):
     """One snapshot of the registry."""
 
     snapshot_id: str
@@ -322,21 +320,18 @@ class Snapshot(Answer):
     archived_at: str | None
 
 
-@all_open
-class ActiveSnapshot(Answer):
+class ActiveSnapshot(OpenAnswer):
     snapshot: Snapshot | None
 
 
-@all_open
-class Snapshots(Answer):
+class Snapshots(OpenAnswer):
     """list_snapshots, newest first."""
 
     snapshots: list[Snapshot]
     next_cursor: str | None
 
 
-@all_open
-class DegradedBuild(Answer):
+class DegradedBuild(OpenAnswer):
     """Units that were planned by rules where a model was asked for."""
 
     units: int = Field(description="Of this build")
@@ -345,8 +340,7 @@ class DegradedBuild(Answer):
     reason: str = Field(description="Kinds of failure with their units, and what the provider said")
 
 
-@all_open
-class LastBuild(Answer):
+class LastBuild(OpenAnswer):
     """The newest build."""
 
     build_id: str
@@ -360,15 +354,13 @@ class LastBuild(Answer):
     counts: dict[str, int]
 
 
-@all_open
-class ManualTrigger(Answer):
+class ManualTrigger(OpenAnswer):
     """Whether trigger_build works."""
 
     enabled: bool
 
 
-@all_open
-class InactivityTrigger(Answer):
+class InactivityTrigger(OpenAnswer):
     """A build after a quiet period."""
 
     enabled: bool
@@ -376,16 +368,14 @@ class InactivityTrigger(Answer):
     last_event_at: str | None
 
 
-@all_open
-class TailTrigger(Answer):
+class TailTrigger(OpenAnswer):
     """A build after so many new events."""
 
     enabled: bool
     max_unindexed_events: int
 
 
-@all_open
-class Triggers(Answer):
+class Triggers(OpenAnswer):
     """What starts builds, and what holds them back."""
 
     manual: ManualTrigger
@@ -393,16 +383,14 @@ class Triggers(Answer):
     tail_threshold: TailTrigger
 
 
-@all_open
-class Wait(Answer):
+class Wait(OpenAnswer):
     """Work beside builds that the provider of a model keeps from being done."""
 
     reason: str = Field(description="The last failure, with what the provider said")
     since: str
 
 
-@all_open
-class Status(Answer):
+class Status(OpenAnswer):
     active_snapshot_id: str | None
     degraded: DegradedBuild | None = Field(description="Of the active snapshot")
     tail_events: int = Field(description="Events a build would take")
@@ -423,31 +411,26 @@ class Status(Answer):
     embeddings: str = Field(description="Whether this process compares vectors, and why or why not, in words")
 
 
-@all_open
-class BuildRequested(Answer):
+class BuildRequested(OpenAnswer):
     request_id: str
     build_id: str | None = Field(description="null until the build starts")
 
 
-@all_open
-class Discarded(Answer):
+class Discarded(OpenAnswer):
     snapshot_id: str
     build_id: str
 
 
-@all_open
-class PointerMoved(Answer):
+class PointerMoved(OpenAnswer):
     snapshot_id: str
     previous_snapshot_id: str | None
 
 
-@all_open
-class Resumed(Answer):
+class Resumed(OpenAnswer):
     resumed: bool = Field(description="False where they were not paused")
 
 
-@all_open
-class Failure(Answer):
+class Failure(OpenAnswer):
     """What any tool answers instead when it refuses."""
 
     code: str

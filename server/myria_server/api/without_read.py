@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import create_model
 
-from myria_server.api.answers import Answer, all_open
+from myria_server.api.answers import Answer, OpenAnswer
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ def open_model(model: type[Answer]) -> type[Answer]:
     if is_unchanged and len(fields) == len(model.model_fields):
         return model
     docstring = f"{model.__doc__} To a caller without the role read."
-    return all_open(create_model(f"{model.__name__}WithoutRead", __base__=Answer, __doc__=docstring, **fields))
+    return create_model(f"{model.__name__}WithoutRead", __base__=OpenAnswer, __doc__=docstring, **fields)
 
 
 @lru_cache

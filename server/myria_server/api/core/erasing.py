@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic import Field
 
 from myria.errors import InvalidArgument
 from myria.log.fields import check_text, refuse_unknown
 from myria.log.limits import MAX_CHANNEL, MAX_CONTEXT_ID, MAX_ID, MAX_QUERY, MAX_REASON, MAX_SOURCE_EVENT_KEY
 from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS, canonical_participants
-from myria_server.api.answers import Answer, all_open
-from myria_server.api.core.inputs import Identifier, Input, OptionalIdentifier, or_default, texts, texts_schema
+from myria_server.api.answers import OpenAnswer
+from myria_server.api.core.inputs import Identifier, Input, OptionalIdentifier
+from myria_server.api.fields import check_list, needed, optional, optional_text, or_default, texts
 
 MAX_NAMED = 1_000
 """Ids, names or keys of one sort that a selection may name."""
@@ -21,19 +22,9 @@ DEFAULT_PAGE = 100
 DEFAULT_ERASURES, MAX_ERASURES = 20, 200
 
 
-def _read_participants(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-    names = info.field_name or ""
-    return canonical_participants(value, field=names) if value else ()
-
-
-def _read_source_keys(value: Any, info: ValidationInfo) -> tuple[tuple[str, str], ...]:
-    name = info.field_name or ""
-    if not isinstance(value or [], list | tuple):
-        raise InvalidArgument(f"{name} must be a list", field=name)
-    if len(value or []) > MAX_NAMED:
-        raise InvalidArgument(f"{name} may hold at most {MAX_NAMED}", field=name, limit=MAX_NAMED)
+def _read_source_keys(value: Any, name: str) -> tuple[tuple[str, str], ...]:
     pairs = []
-    for index, item in enumerate(value or []):
+    for index, item in enumerate(check_list(value, name, MAX_NAMED, "{channel, source_event_key}")):
         field = f"{name}[{index}]"
         if not isinstance(item, dict):
             raise InvalidArgument(f"{field} must be an object {{channel, source_event_key}}", field=field)
@@ -44,42 +35,39 @@ def _read_source_keys(value: Any, info: ValidationInfo) -> tuple[tuple[str, str]
     return tuple(dict.fromkeys(pairs))
 
 
-def _read_query(value: Any, info: ValidationInfo) -> str:
-    name = info.field_name or ""
-    return "" if value in (None, "") else check_text(value, name, MAX_QUERY)
-
-
-def _read_reason(value: Any, info: ValidationInfo) -> str:
-    name = info.field_name or ""
-    text = check_text(value, name, MAX_REASON)
-    if not text.strip():
+def _read_reason(value: Any, name: str) -> str:
+    reason = check_text(value, name, MAX_REASON)
+    if not reason.strip():
         raise InvalidArgument(f"{name} must say why", field=name)
-    return text
+    return reason
 
 
-_SOURCES_SCHEMA = WithJsonSchema(
-    {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {
-                "channel": {"type": "string", "minLength": 1, "maxLength": MAX_CHANNEL},
-                "source_event_key": {"type": "string", "minLength": 1, "maxLength": MAX_SOURCE_EVENT_KEY},
-            },
-            "required": ["channel", "source_event_key"],
-            "additionalProperties": False,
+_SOURCES_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "channel": {"type": "string", "minLength": 1, "maxLength": MAX_CHANNEL},
+            "source_event_key": {"type": "string", "minLength": 1, "maxLength": MAX_SOURCE_EVENT_KEY},
         },
-        "maxItems": MAX_NAMED,
-    }
-)
+        "required": ["channel", "source_event_key"],
+        "additionalProperties": False,
+    },
+    "maxItems": MAX_NAMED,
+}
 
 People = Annotated[
-    tuple[str, ...], BeforeValidator(_read_participants), texts_schema(MAX_PARTICIPANT_CHARACTERS, MAX_NAMED)
+    tuple[str, ...],
+    optional(
+        lambda value, name: canonical_participants(value, field=name),
+        texts(MAX_PARTICIPANT_CHARACTERS, MAX_NAMED, "people").schema,
+        (),
+        blanks=(None, "", []),
+    ),
 ]
-Contexts = Annotated[
-    tuple[str, ...], texts(MAX_CONTEXT_ID, MAX_NAMED, "contexts"), texts_schema(MAX_CONTEXT_ID, MAX_NAMED)
-]
-Ids = Annotated[tuple[str, ...], texts(MAX_ID, MAX_NAMED, "ids"), texts_schema(MAX_ID, MAX_NAMED)]
+Contexts = Annotated[tuple[str, ...], texts(MAX_CONTEXT_ID, MAX_NAMED, "contexts")]
+Ids = Annotated[tuple[str, ...], texts(MAX_ID, MAX_NAMED, "ids")]
+SourceKeys = Annotated[tuple[tuple[str, str], ...], optional(_read_source_keys, _SOURCES_SCHEMA, ())]
 
 
 class ErasureSelection(Input):
@@ -94,11 +82,11 @@ class ErasureSelection(Input):
         default="keep", description="remove also erases, for everybody, what they share with others"
     )
     context_ids: Contexts = Field(default=(), description="Everything of these contexts, or sessions")
-    source_keys: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_read_source_keys), _SOURCES_SCHEMA] = Field(
+    source_keys: SourceKeys = Field(
         default=(), description="Events by the channel and key under which they were appended"
     )
-    query: Annotated[str, BeforeValidator(_read_query), WithJsonSchema({"type": "string", "maxLength": MAX_QUERY})] = (
-        Field(default="", description="Events that say these words in this order")
+    query: Annotated[str | None, optional_text(MAX_QUERY)] = Field(
+        default="", description="Events that say these words in this order"
     )
 
 
@@ -115,9 +103,9 @@ class EraseInput(ErasureSelection):
     expected_events: int = Field(
         ge=1, le=(1 << 63) - 1, description="counts.events of a preview; refused if it is another number by now"
     )
-    reason: Annotated[
-        str, BeforeValidator(_read_reason), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_REASON})
-    ] = Field(description="Why, for the receipt; it stays, so put no names into it")
+    reason: Annotated[str, needed(_read_reason, {"type": "string", "minLength": 1, "maxLength": MAX_REASON})] = Field(
+        description="Why, for the receipt; it stays, so put no names into it"
+    )
 
 
 class ErasuresInput(Input):
@@ -131,8 +119,7 @@ class ErasureReceiptInput(Input):
     erasure_id: Identifier = Field(description="The erasure")
 
 
-@all_open
-class PlannedEvent(Answer):
+class PlannedEvent(OpenAnswer):
     """One event that would be erased: never what it says."""
 
     event_id: str
@@ -140,8 +127,7 @@ class PlannedEvent(Answer):
     participants: list[str]
 
 
-@all_open
-class ErasurePreview(Answer):
+class ErasurePreview(OpenAnswer):
     dry_run: Literal[True]
     counts: dict[str, int] = Field(description="By place; renderings and search blocks are counted as they go")
     shared_events: int = Field(description="Of those people with others: kept, or part of counts with shared=remove")
@@ -149,16 +135,14 @@ class ErasurePreview(Answer):
     next_after: int | None = Field(description="null on the last page")
 
 
-@all_open
-class FailedAttempt(Answer):
+class FailedAttempt(OpenAnswer):
     """Why the last attempt to go on ended."""
 
     code: str
     message: str
 
 
-@all_open
-class ErasureState(Answer):
+class ErasureState(OpenAnswer):
     """How far one erasure is; also the answer of erase."""
 
     erasure_id: str
@@ -176,13 +160,11 @@ class ErasureState(Answer):
     failure: FailedAttempt | None = Field(description="Of the last attempt; it is tried again")
 
 
-@all_open
-class ErasureStates(Answer):
+class ErasureStates(OpenAnswer):
     erasures: list[ErasureState]
 
 
-@all_open
-class ErasureReceipt(Answer):
+class ErasureReceipt(OpenAnswer):
     """get_erasure_receipt: the content of a receipt file, for `myria verify --receipt`."""
 
     receipt: dict[str, Any]

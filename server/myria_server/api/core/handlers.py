@@ -193,7 +193,7 @@ async def _selection_of(call: ApiCall, request: ErasureSelection) -> Selection:
         notes=request.note_ids,
         participants=request.of_participants,
         contexts=request.context_ids,
-        query=request.query,
+        query=request.query or "",
         sources=request.source_keys,
         shared=request.shared,
     )

@@ -7,18 +7,16 @@ models say what it takes, and check nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     WithJsonSchema,
 )
 
@@ -26,7 +24,6 @@ from myria.access.principal import NamedMask, Principal
 from myria.errors import InvalidArgument, MyriaError
 from myria.log.fields import (
     check_flag,
-    check_text,
     parse_hints,
     parse_timestamp,
     refuse_unknown,
@@ -60,84 +57,10 @@ from myria.log.payloads import TopicHint
 from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS, MAX_PARTICIPANTS, canonical_participants
 from myria.search.queries import EventNodesQuery, Format, Mode, Order, ReferencesQuery, View
 from myria_server.api.coercion import coerced
+from myria_server.api.fields import MOMENT, NULL, check_list, optional, optional_text, or_default, text, texts
 from myria_server.api.schemas import fields_at
 
-_Checked = Callable[[Any, ValidationInfo], Any]
 _Model = TypeVar("_Model", bound="Input")
-
-
-def _name(info: ValidationInfo) -> str:
-    return info.field_name or ""
-
-
-def _text(limit: int) -> _Checked:
-    return lambda value, info: check_text(value, _name(info), limit)
-
-
-def _optional_text(limit: int) -> _Checked:
-    return lambda value, info: check_text(value, _name(info), limit) if value not in (None, "") else None
-
-
-def _nonempty_text_schema(limit: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})
-
-
-def _nonempty_or_null(limit: int) -> _Checked:
-    """Return a reader of a text or null; an empty text is an error, as it must not quietly mean the default."""
-    return lambda value, info: None if value is None else check_text(value, _name(info), limit)
-
-
-def _read_moment(value: Any, info: ValidationInfo) -> int | None:
-    return None if value in (None, "") else parse_timestamp(value, _name(info))
-
-
-def _read_local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
-    """Return a moment, and the offset by which it is given, in minutes east of UTC."""
-    return None if value in (None, "") else (parse_timestamp(value, _name(info)), utc_offset_of(value))
-
-
-def or_default(default: Any) -> BeforeValidator:
-    """Return a validator that reads null as the default."""
-    return BeforeValidator(lambda value: default if value is None else value)
-
-
-def _read_hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
-    if value is None:
-        return ()
-    return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=True)
-
-
-def texts(longest: int, most: int, what: str) -> BeforeValidator:
-    """Return a validator that reads a list of texts and drops repeats.
-
-    Args:
-        longest: most characters of one text.
-        most: most texts.
-        what: plural noun for the texts, used in refusals.
-    """
-
-    def read(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-        name = _name(info)
-        if value is None:
-            return ()
-        if not isinstance(value, list | tuple):
-            raise InvalidArgument(f"{name} must be a list of {what}", field=name)
-        if len(value) > most:
-            raise InvalidArgument(f"{name} may name at most {most} {what}", field=name, limit=most)
-        return tuple(dict.fromkeys(check_text(item, f"{name}[{index}]", longest) for index, item in enumerate(value)))
-
-    return BeforeValidator(read)
-
-
-def texts_schema(longest: int, most: int) -> WithJsonSchema:
-    """Return the published schema of a list that `texts` reads."""
-    items = {"type": "string", "minLength": 1, "maxLength": longest}
-    return WithJsonSchema({"type": "array", "items": items, "maxItems": most})
-
-
-def _text_schema(limit: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "maxLength": limit})
-
 
 _HINT_SCHEMA = {
     "type": "object",
@@ -148,28 +71,21 @@ _HINT_SCHEMA = {
     "required": ["hint", "confidence"],
     "additionalProperties": False,
 }
-_MOMENT_SCHEMA = WithJsonSchema({"type": "string", "format": "date-time"})
 _NAMES_SCHEMA = {
     "type": "array",
     "items": {"type": "string", "minLength": 1, "maxLength": MAX_PARTICIPANT_CHARACTERS},
     "minItems": 1,
     "maxItems": MAX_PARTICIPANTS,
 }
-_PARTICIPANTS_SCHEMA = WithJsonSchema(_NAMES_SCHEMA)
 
 
-def _read_participants(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else canonical_participants(value)
+def _nonempty_text_schema(limit: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})
 
 
-def _read_masks(value: Any) -> tuple[NamedMask, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument("masks must be a list of {participants, exact}", field="masks")
-    if len(value) > MAX_MASKS:
-        raise InvalidArgument(f"masks may hold at most {MAX_MASKS}", field="masks", limit=MAX_MASKS)
-    return tuple([_read_mask(item, f"masks[{index}]") for index, item in enumerate(value)])
+def read_local_moment(value: Any, name: str) -> tuple[int, int]:
+    """Return a moment, and the offset by which it is given, in minutes east of UTC."""
+    return parse_timestamp(value, name), utc_offset_of(value)
 
 
 def _read_mask(item: Any, field: str) -> NamedMask:
@@ -183,11 +99,23 @@ def _read_mask(item: Any, field: str) -> NamedMask:
     )
 
 
-Participants = Annotated[tuple[str, ...] | None, BeforeValidator(_read_participants), _PARTICIPANTS_SCHEMA]
+def _read_masks(value: Any, name: str) -> tuple[NamedMask, ...]:
+    items = check_list(value, name, MAX_MASKS, "{participants, exact}")
+    return tuple([_read_mask(item, f"{name}[{index}]") for index, item in enumerate(items)])
+
+
+def _read_hints(value: Any, name: str) -> tuple[TopicHint, ...]:
+    return parse_hints(value, name, limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=True)
+
+
+Participants = Annotated[
+    tuple[str, ...] | None,
+    optional(lambda value, name: canonical_participants(value, field=name), _NAMES_SCHEMA, blanks=NULL),
+]
 NamedMasks = Annotated[
     tuple[NamedMask, ...],
-    BeforeValidator(_read_masks),
-    WithJsonSchema(
+    optional(
+        _read_masks,
         {
             "type": "array",
             "items": {
@@ -196,34 +124,37 @@ NamedMasks = Annotated[
                 "additionalProperties": False,
             },
             "maxItems": MAX_MASKS,
-        }
+        },
+        (),
+        blanks=NULL,
     ),
 ]
-Moment = Annotated[int | None, BeforeValidator(_read_moment), _MOMENT_SCHEMA]
+Moment = Annotated[int | None, optional(parse_timestamp, MOMENT)]
 Flag = Annotated[bool, or_default(False)]
 QueryHints = Annotated[
     tuple[TopicHint, ...],
-    BeforeValidator(_read_hints),
-    WithJsonSchema(
+    optional(
+        _read_hints,
         {
             "type": "array",
             "items": {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_HINT}, _HINT_SCHEMA]},
             "maxItems": MAX_TOPIC_HINTS,
-        }
+        },
+        (),
+        blanks=NULL,
     ),
 ]
 Types = Annotated[
-    tuple[str, ...],
-    texts(MAX_TYPE, MAX_TYPES, "event types"),
-    AfterValidator(lambda types: tuple(sorted(types))),
-    texts_schema(MAX_TYPE, MAX_TYPES),
+    tuple[str, ...], texts(MAX_TYPE, MAX_TYPES, "event types"), AfterValidator(lambda types: tuple(sorted(types)))
 ]
-EventIds = Annotated[tuple[str, ...], texts(MAX_ID, MAX_WITHDRAWN, "event ids"), texts_schema(MAX_ID, MAX_WITHDRAWN)]
-Identifier = Annotated[str, BeforeValidator(_text(MAX_ID)), _text_schema(MAX_ID)]
-OptionalIdentifier = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _text_schema(MAX_ID)]
-Target = Annotated[str | None, BeforeValidator(_nonempty_or_null(MAX_ID)), _text_schema(MAX_ID)]
-Cursor = Annotated[str | None, BeforeValidator(_optional_text(MAX_CURSOR)), _text_schema(MAX_CURSOR)]
-Reason = Annotated[str | None, BeforeValidator(_optional_text(MAX_REASON)), _text_schema(MAX_REASON)]
+EventIds = Annotated[tuple[str, ...], texts(MAX_ID, MAX_WITHDRAWN, "event ids")]
+Identifier = Annotated[str, text(MAX_ID)]
+OptionalIdentifier = Annotated[str | None, optional_text(MAX_ID)]
+Target = Annotated[str | None, optional_text(MAX_ID, blanks=NULL)]
+"""An empty text is refused, as it must not quietly mean the default."""
+
+Cursor = Annotated[str | None, optional_text(MAX_CURSOR)]
+Reason = Annotated[str | None, optional_text(MAX_REASON)]
 
 
 class Input(BaseModel):
@@ -235,7 +166,7 @@ class Input(BaseModel):
 class EventInput(Input):
     """One event of append_events."""
 
-    timestamp: Annotated[str, _MOMENT_SCHEMA] = Field(
+    timestamp: Annotated[str, WithJsonSchema(MOMENT)] = Field(
         description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
     )
     channel: Annotated[str, _nonempty_text_schema(MAX_CHANNEL)] = Field(
@@ -309,16 +240,14 @@ class _SelectionInput(Input):
         description="Several questions in one, in place of participants: what any of these sees is visible. Each names "
         "participants as above; with exact, only events and topics of exactly these and you",
     )
-    query: Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _text_schema(MAX_QUERY)] = Field(
+    query: Annotated[str | None, optional_text(MAX_QUERY)] = Field(
         default=None, description="Words to look for, in any language; left out: the most recent"
     )
     topic_hints: QueryHints = Field(default=(), description="Topics to prefer; they never exclude anything")
-    context_id: Annotated[str | None, BeforeValidator(_optional_text(MAX_CONTEXT_ID)), _text_schema(MAX_CONTEXT_ID)] = (
-        Field(default=None, description="Only this context")
+    context_id: Annotated[str | None, optional_text(MAX_CONTEXT_ID)] = Field(
+        default=None, description="Only this context"
     )
-    channel: Annotated[str | None, BeforeValidator(_optional_text(MAX_CHANNEL)), _text_schema(MAX_CHANNEL)] = Field(
-        default=None, description="Only this channel"
-    )
+    channel: Annotated[str | None, optional_text(MAX_CHANNEL)] = Field(default=None, description="Only this channel")
     types: Types = Field(default=(), description="Only these event types")
     since: Moment = Field(default=None, description="Only events at or after this RFC 3339 timestamp")
     until: Moment = Field(default=None, description="Only events before this RFC 3339 timestamp")
@@ -332,7 +261,7 @@ class _SelectionInput(Input):
     order: Annotated[Order, or_default("relevance")] = Field(
         default="relevance", description="relevance, or newest or oldest first"
     )
-    now: Annotated[tuple[int, int] | None, BeforeValidator(_read_local_moment), _MOMENT_SCHEMA] = Field(
+    now: Annotated[tuple[int, int] | None, optional(read_local_moment, MOMENT)] = Field(
         default=None,
         description="What 'yesterday' counts from, in days of its own offset; left out: the newest visible event not "
         "ahead of the server's clock",

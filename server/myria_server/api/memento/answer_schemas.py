@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from myria.notes.links import Relation
-from myria_server.api.answers import Answer, all_open
+from myria_server.api.answers import Answer, OpenAnswer
 
 Scope = Literal["permanent", "session"]
 
@@ -164,8 +164,7 @@ class RememberAnswer(AgentAnswer):
     dryRun: bool = False
 
 
-@all_open
-class BatchItem(Answer):
+class BatchItem(OpenAnswer):
     """What became of one item: kept, or refused."""
 
     index: int
@@ -176,8 +175,7 @@ class BatchItem(Answer):
     code: str | None = None
 
 
-@all_open
-class BatchRememberAnswer(AgentAnswer):
+class BatchRememberAnswer(AgentAnswer, OpenAnswer):
     results: list[BatchItem]
     inserted: int
     skipped: int = Field(description="Kept before, or refused; results say which")
@@ -246,8 +244,7 @@ class ForgetAnswer(AgentAnswer):
     fragments: list[Named] = Field(default=[])
 
 
-@all_open
-class RestoreAnswer(AgentAnswer):
+class RestoreAnswer(AgentAnswer, OpenAnswer):
     id: str
     restored: bool
 
@@ -263,8 +260,7 @@ class AmendAnswer(AgentAnswer):
     redacted: dict[str, int] = Field(default={})
 
 
-@all_open
-class LinkAnswer(AgentAnswer):
+class LinkAnswer(AgentAnswer, OpenAnswer):
     linked: bool
     relationType: Relation
     dryRun: bool = False
@@ -352,8 +348,7 @@ class ReflectedNote(Answer):
     keywords: list[str]
 
 
-@all_open
-class ReflectAnswer(AgentAnswer):
+class ReflectAnswer(AgentAnswer, OpenAnswer):
     fragments: list[ReflectedNote]
     count: int
     breakdown: dict[str, int]
@@ -365,8 +360,7 @@ class StaleBody(TypedBody):
     days_since_use: int
 
 
-@all_open
-class StageBody(Answer):
+class StageBody(OpenAnswer):
     """One of the ten stages."""
 
     stage: int
@@ -381,8 +375,7 @@ class ContradictionBody(_Pair):
     to_content: str
 
 
-@all_open
-class _Consolidated(AgentAnswer):
+class _Consolidated(AgentAnswer, OpenAnswer):
     """What memory_consolidate tells of what it did, without what a note says."""
 
     ttlTransitions: int
@@ -401,6 +394,8 @@ class _Consolidated(AgentAnswer):
 
 
 class ConsolidateAnswer(_Consolidated):
+    OPEN = _Consolidated.OPEN
+
     stale_fragments: list[StaleBody]
     contradictions: list[ContradictionBody] = Field(description="For you to resolve: nothing does it by itself")
 
@@ -444,8 +439,7 @@ class StatsAnswer(AgentAnswer):
     topics: list[TopicNotes] = Field(description="Those of most notes, at most 50")
 
 
-@all_open
-class FeedbackAnswer(AgentAnswer):
+class FeedbackAnswer(AgentAnswer, OpenAnswer):
     id: str
     tool_name: str
     relevant: bool

@@ -7,8 +7,8 @@ checked and not published.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
@@ -16,12 +16,25 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJso
 from pydantic.alias_generators import to_camel
 
 from myria.errors import InvalidArgument
-from myria.log.fields import check_text, parse_timestamp, utc_offset_of
+from myria.log.fields import check_text, parse_timestamp
 from myria.log.limits import MAX_ID, MAX_QUERY
 from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS
 from myria.notes.details import DETAILS, Details
 from myria.notes.links import Relation
-from myria_server.api.core.inputs import Input
+from myria_server.api.core.inputs import Input, read_local_moment
+from myria_server.api.fields import (
+    BLANK,
+    NULL,
+    TEXT,
+    FieldRule,
+    check_list,
+    check_texts,
+    needed,
+    optional,
+    optional_text,
+    or_default,
+    text,
+)
 from myria_server.api.memento.answer_schemas import FragmentBody
 from myria_server.api.schemas import HIDDEN
 
@@ -70,71 +83,39 @@ _DOMAIN_NAMES = {
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
-_Checked = Callable[[Any, ValidationInfo], Any]
+
+def _texts(limit: int, longest: int) -> FieldRule:
+    """Return the rule of a list of texts, of which an empty one is as good as none."""
+    return optional(lambda value, name: check_texts(value, name, longest, limit) or None, _TEXTS, blanks=NULL)
 
 
-def _name(info: ValidationInfo) -> str:
-    return info.field_name or ""
-
-
-def _text(limit: int) -> _Checked:
-    return lambda value, info: check_text(value, _name(info), limit)
-
-
-def _optional_text(limit: int) -> _Checked:
-    return lambda value, info: None if value in (None, "") else check_text(value, _name(info), limit)
-
-
-def _texts(limit: int, longest: int) -> Callable[[Any, ValidationInfo], tuple[str, ...] | None]:
-    def check(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
-        name = _name(info)
-        if value is None:
-            return None
-        if not isinstance(value, list | tuple):
-            raise InvalidArgument(f"{name} must be a list of texts", field=name)
-        if len(value) > limit:
-            raise InvalidArgument(f"{name} may hold at most {limit}", field=name, limit=limit)
-        return tuple(check_text(item, f"{name}[{index}]", longest) for index, item in enumerate(value)) or None
-
-    return check
-
-
-def _read_moods(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+def _read_moods(value: Any, name: str) -> tuple[str, ...] | None:
     """Return the moods to search for, any of which matches; a text stands for one mood."""
-    moods = [value] if isinstance(value, str) and value else value or None
-    return _texts(_MAX_KEYWORDS, _MAX_TOPIC)(moods, info)
+    moods = [value] if isinstance(value, str) else value
+    return check_texts(moods, name, _MAX_TOPIC, _MAX_KEYWORDS) or None
 
 
-def _read_part(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+def _read_part(value: Any, name: str) -> tuple[str, ...]:
     """Return the texts of a part of a reflection; blank ones are left out."""
-    name = _name(info)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{name} must be a list of texts", field=name)
-    if len(value) > MAX_PART:
-        raise InvalidArgument(f"{name} may hold at most {MAX_PART}", field=name, limit=MAX_PART)
+    items = check_list(value, name, MAX_PART, "texts")
     return tuple(
         check_text(item, f"{name}[{index}]", _MAX_CONTENT)
-        for index, item in enumerate(value)
+        for index, item in enumerate(items)
         if str(item).strip() or not item
     )
 
 
-def _read_summary(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+def _read_summary(value: Any, name: str) -> tuple[str, ...]:
     """Return the texts of a summary, each of which becomes a note of its own; a text stands for one."""
     if not isinstance(value, list | tuple):
-        return (check_text(value, _name(info), _MAX_CONTENT),)
-    texts = _read_part([text for text in value if not isinstance(text, str) or text.strip()], info)
+        return (check_text(value, name, _MAX_CONTENT),)
+    texts = _read_part([text for text in value if not isinstance(text, str) or text.strip()], name)
     if not texts:
         raise InvalidArgument("summary is empty: say what the session came to", field="summary")
     return texts
 
 
-def _read_kinds(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
-    name = _name(info)
-    if value is None or value in ([], ""):
-        return None
+def _read_kinds(value: Any, name: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or any(kind not in KINDS for kind in value):
         raise InvalidArgument(f"{name} must be a list of {', '.join(KINDS)}", field=name)
     return tuple(dict.fromkeys(value))
@@ -150,8 +131,8 @@ def _check_fields(value: Any) -> Any:
     return value
 
 
-def _moment_validator(name: str, *, whole_day: bool = False) -> BeforeValidator:
-    """Return a validator of a time; null or an empty text means none.
+def _moment_rule(name: str, *, whole_day: bool = False) -> FieldRule:
+    """Return the rule of a time; null or an empty text means none.
 
     Args:
         name: the field's name as callers know it, for refusals.
@@ -159,19 +140,16 @@ def _moment_validator(name: str, *, whole_day: bool = False) -> BeforeValidator:
     """
 
     def check(value: Any, info: ValidationInfo) -> int | None:
-        return (
-            None if value in (None, "") else parse_timestamp(_add_clock(value, info.context, whole_day=whole_day), name)
-        )
+        return None if value in BLANK else parse_timestamp(_add_clock(value, info.context, whole_day=whole_day), name)
 
-    return BeforeValidator(check)
+    return FieldRule(check, schema=TEXT)
 
 
-def _read_local_moment(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
-    """Return a time, read as by `_moment_validator` with `whole_day`, and its offset in minutes east of UTC."""
-    if value in (None, ""):
+def _read_as_of(value: Any, info: ValidationInfo) -> tuple[int, int] | None:
+    """Return a time, read as by `_moment_rule` with `whole_day`, and its offset in minutes east of UTC."""
+    if value in BLANK:
         return None
-    full_time = _add_clock(value, info.context, whole_day=True)
-    return parse_timestamp(full_time, _name(info)), utc_offset_of(full_time)
+    return read_local_moment(_add_clock(value, info.context, whole_day=True), info.field_name or "")
 
 
 def _add_clock(value: Any, zone: ZoneInfo | None, *, whole_day: bool) -> Any:
@@ -185,33 +163,27 @@ def _add_clock(value: Any, zone: ZoneInfo | None, *, whole_day: bool) -> Any:
         return f"{full_time}Z"  # no such day: parse_timestamp refuses it and says why
 
 
-def _default_if_blank(default: Any) -> BeforeValidator:
-    """Return the validator of a field whose null or empty text means its default: agents fill in all they see."""
-    return BeforeValidator(lambda value: default if value is None or value == "" else value)
-
-
-_TEXT = WithJsonSchema({"type": "string"})
-_TEXTS = WithJsonSchema({"type": "array", "items": {"type": "string"}})
+_TEXTS = {"type": "array", "items": TEXT}
 _WHOLE_NUMBER = WithJsonSchema({"type": "integer"})
 _OBJECTS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
+_default_if_blank = partial(or_default, blanks=BLANK)
 
-Id = Annotated[str, BeforeValidator(_text(MAX_ID)), _TEXT]
-OptionalId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
-Ids = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(_MAX_IDS, MAX_ID)), _TEXTS]
-Content = Annotated[str, BeforeValidator(_text(_MAX_CONTENT)), _TEXT]
-OptionalContent = Annotated[str | None, BeforeValidator(_optional_text(_MAX_CONTENT)), _TEXT]
-Topic = Annotated[str | None, BeforeValidator(_optional_text(_MAX_TOPIC)), _TEXT]
-Source = Annotated[str | None, BeforeValidator(_optional_text(_MAX_SOURCE)), _TEXT]
-Circumstance = Annotated[str | None, BeforeValidator(_optional_text(MAX_CIRCUMSTANCE)), _TEXT]
-Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
-Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(_MAX_KEYWORDS, _MAX_KEYWORD)), _TEXTS]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_read_part), _TEXTS]
-AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]
+Id = Annotated[str, text(MAX_ID, TEXT)]
+OptionalId = Annotated[str | None, optional_text(MAX_ID, TEXT)]
+Ids = Annotated[tuple[str, ...] | None, _texts(_MAX_IDS, MAX_ID)]
+Content = Annotated[str, text(_MAX_CONTENT, TEXT)]
+OptionalContent = Annotated[str | None, optional_text(_MAX_CONTENT, TEXT)]
+Topic = Annotated[str | None, optional_text(_MAX_TOPIC, TEXT)]
+Source = Annotated[str | None, optional_text(_MAX_SOURCE, TEXT)]
+Circumstance = Annotated[str | None, optional_text(MAX_CIRCUMSTANCE, TEXT)]
+Query = Annotated[str | None, optional_text(MAX_QUERY, TEXT)]
+Keywords = Annotated[tuple[str, ...] | None, _texts(_MAX_KEYWORDS, _MAX_KEYWORD)]
+Texts = Annotated[tuple[str, ...], optional(_read_part, _TEXTS, (), blanks=NULL)]
+AgentId = Annotated[str | None, optional_text(MAX_PARTICIPANT_CHARACTERS, TEXT)]
 Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, WithJsonSchema({"type": "number"})]
 No = Annotated[bool, _default_if_blank(False), WithJsonSchema({"type": "boolean"})]
 OptionalFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
-_KIND = WithJsonSchema({"type": "string", "enum": list(KINDS)})
-Kind = Annotated[str | None, BeforeValidator(_optional_text(_MAX_TOPIC)), _KIND]
+Kind = Annotated[str | None, optional_text(_MAX_TOPIC, TEXT | {"enum": list(KINDS)})]
 Budget = Annotated[Annotated[int, Field(ge=1, le=_MAX_BUDGET)], _WHOLE_NUMBER]
 Format = Annotated[Literal["text", "json"] | None, _default_if_blank(None)]
 Items = Annotated[list[Any], Field(max_length=MAX_BATCH), _default_if_blank([]), _OBJECTS]
@@ -291,8 +263,8 @@ class BatchRememberInput(AgentInput):
 class TimeRange(Input):
     """A span of time; what happened at `to` is outside."""
 
-    since: Annotated[int | None, _moment_validator("timeRange.from"), _TEXT] = Field(default=None, alias="from")
-    to: Annotated[int | None, _moment_validator("timeRange.to", whole_day=True), _TEXT] = None
+    since: Annotated[int | None, _moment_rule("timeRange.from")] = Field(default=None, alias="from")
+    to: Annotated[int | None, _moment_rule("timeRange.to", whole_day=True)] = None
 
 
 class RecallInput(AgentInput):
@@ -303,7 +275,7 @@ class RecallInput(AgentInput):
     tokenBudget: Annotated[Budget, _default_if_blank(DEFAULT_BUDGET)] = DEFAULT_BUDGET
     minImportance: Share = None
     timeRange: TimeRange | None = None
-    asOf: Annotated[tuple[int, int] | None, BeforeValidator(_read_local_moment), _TEXT] = None
+    asOf: Annotated[tuple[int, int] | None, FieldRule(_read_as_of, schema=TEXT)] = None
     includeSuperseded: No = False
     includeLinks: Annotated[bool, _default_if_blank(True)] = True
     linkRelationType: Annotated[Relation | None, _default_if_blank(None)] = None
@@ -318,7 +290,7 @@ class RecallInput(AgentInput):
     caseId: Topic = None
     phase: Topic = None
     resolutionStatus: Topic = None
-    affect: Annotated[tuple[str, ...] | None, BeforeValidator(_read_moods), _TEXTS] = None
+    affect: Annotated[tuple[str, ...] | None, optional(_read_moods, _TEXTS, blanks=(None, "", []))] = None
     isAnchor: OptionalFlag = None
     caseMode: No = False
     maxCases: Annotated[Annotated[int, Field(ge=1, le=10)] | None, _default_if_blank(None), _WHOLE_NUMBER] = None
@@ -377,7 +349,7 @@ class GraphExploreInput(AgentInput):
 
 class ContextInput(AgentInput):
     tokenBudget: Annotated[Budget, _default_if_blank(CONTEXT_BUDGET)] = CONTEXT_BUDGET
-    types: Annotated[tuple[str, ...] | None, BeforeValidator(_read_kinds), _TEXTS] = None
+    types: Annotated[tuple[str, ...] | None, optional(_read_kinds, _TEXTS, blanks=(None, "", []))] = None
     sessionId: OptionalId = None
     workspace: Topic = None
     structured: No = False
@@ -392,7 +364,7 @@ class Effectiveness(Input):
 
 
 class ReflectInput(AgentInput):
-    summary: Annotated[tuple[str, ...], BeforeValidator(_read_summary), _TEXT]
+    summary: Annotated[tuple[str, ...], needed(_read_summary, TEXT)]
     sessionId: OptionalId = None
     decisions: Texts = ()
     errors_resolved: Texts = ()

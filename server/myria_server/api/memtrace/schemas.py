@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, ValidationInfo
+from pydantic import Field
 
 from myria.errors import (
     AgentExists,
@@ -27,13 +27,25 @@ from myria.errors import (
     TenantSuspended,
     UnavailableError,
 )
-from myria.log.fields import check_text, parse_timestamp
+from myria.log.fields import check_flag, check_text, parse_timestamp
 from myria.log.jsontext import check_storable
 from myria.log.limits import MAX_CURSOR
 from myria.notes.memories.model import DEFAULT_EVENT_TYPE, MEMORY_TYPES, MemoryDraft, MemoryType
 from myria.notes.memories.reading import MemoryFilters
-from myria_server.api.answers import Answer, all_open
+from myria_server.api.answers import Answer, OpenAnswer
 from myria_server.api.core.inputs import Input
+from myria_server.api.fields import (
+    BLANK,
+    NULL,
+    TEXT,
+    Check,
+    FieldRule,
+    Json,
+    check_list,
+    needed,
+    optional,
+    optional_text,
+)
 
 PREFIX = "/api/v1"
 
@@ -67,32 +79,16 @@ _UNITS = {"m": (60, 8760), "h": (3600, 8760), "d": (86_400, 365)}
 
 _NOTED = "There where nothing fits: says that nothing is remembered of it"
 
-Json = dict[str, Any]
 
+def _required(check: Check, schema: Json) -> FieldRule:
+    """Return the rule of a field that must be given; null or an empty text does not count."""
 
-@dataclass(frozen=True)
-class FieldRule(BeforeValidator):
-    """How a field is read, and its JSON Schema."""
+    def read(value: Any, name: str) -> Any:
+        if value in BLANK:
+            raise InvalidArgument(f"{name} is required", field=name)
+        return check(value, name)
 
-    schema: Json = field(default_factory=dict)
-
-    def __get_pydantic_json_schema__(self, _: Any, __: GetJsonSchemaHandler) -> Json:
-        return dict(self.schema)
-
-
-def _rule_of(
-    check: Callable[[Any, str], Any], schema: Json, default: Any = None, *, required: bool = False, blank: bool = True
-) -> FieldRule:
-    """Return the rule of a field: null means the default, and so does an empty text where `blank`."""
-
-    def read(value: Any, info: ValidationInfo) -> Any:
-        if value is None or (value == "" and blank):
-            if required:
-                raise InvalidArgument(f"{info.field_name} is required", field=info.field_name)
-            return default
-        return check(value, info.field_name or "")
-
-    return FieldRule(read, schema=schema)
+    return needed(read, schema)
 
 
 def _invalid(name: str, requirement: str) -> InvalidArgument:
@@ -106,14 +102,12 @@ def _check_pattern(value: Any, name: str, pattern: str) -> str:
 
 
 def _pattern_rule(pattern: str, *, default: str | None = None, required: bool = False) -> FieldRule:
-    published_pattern = f"^{pattern}$" if required else f"^({pattern})?$"
-    schema = {"type": "string", "pattern": published_pattern}
-    return _rule_of(lambda value, name: _check_pattern(value, name, pattern), schema, default, required=required)
+    def check(value: Any, name: str) -> str:
+        return _check_pattern(value, name, pattern)
 
-
-def _text_rule(limit: int, *, required: bool = False, schema: Json | None = None) -> FieldRule:
-    bounds = {"maxLength": limit} if schema is None else schema
-    return _rule_of(lambda value, name: check_text(value, name, limit), {"type": "string", **bounds}, required=required)
+    if required:
+        return _required(check, TEXT | {"pattern": f"^{pattern}$"})
+    return optional(check, TEXT | {"pattern": f"^({pattern})?$"}, default)
 
 
 def _choice_rule(names: Sequence[str], default: str | None = None) -> FieldRule:
@@ -124,7 +118,7 @@ def _choice_rule(names: Sequence[str], default: str | None = None) -> FieldRule:
             raise _invalid(name, requirement)
         return str(value)
 
-    return _rule_of(check, {"type": "string", "enum": list(names)}, default)
+    return optional(check, TEXT | {"enum": list(names)}, default)
 
 
 def _names_rule(pattern: str, what: str, schema: Json) -> FieldRule:
@@ -133,14 +127,11 @@ def _names_rule(pattern: str, what: str, schema: Json) -> FieldRule:
     def check(value: Any, name: str) -> tuple[str, ...] | None:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if pattern == _TAG else [value]
-        if not isinstance(value, list | tuple):
-            raise InvalidArgument(f"{name} must be a list of {what}", field=name)
-        if len(value) > MAX_TAGS:
-            raise InvalidArgument(f"{name} may hold at most {MAX_TAGS} {what}", field=name, limit=MAX_TAGS)
-        names = tuple(dict.fromkeys(_check_pattern(item, name, pattern) for item in value if item != ""))
+        items = check_list(value, name, MAX_TAGS, what)
+        names = tuple(dict.fromkeys(_check_pattern(item, name, pattern) for item in items if item != ""))
         return names or (() if pattern == _TAG else None)
 
-    return _rule_of(check, schema, blank=pattern == _TYPE)
+    return optional(check, schema, blanks=BLANK if pattern == _TYPE else NULL)
 
 
 def _list_schema(pattern: str) -> Json:
@@ -155,7 +146,7 @@ def _bound_rule(default: int | None, most: int, schema: Json | None = None) -> F
             raise _invalid(name, "must be a whole number")
         return min(value, most) if value > 0 else default
 
-    return _rule_of(check, {"type": "integer", **({"maximum": most} if schema is None else schema)}, default)
+    return optional(check, {"type": "integer", **(schema or {"maximum": most})}, default)
 
 
 def _check_share(value: Any, name: str) -> float:
@@ -171,39 +162,33 @@ def _check_object(value: Any, name: str) -> Json:
     return value
 
 
-def _check_flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidArgument(f"{name} must be true or false", field=name)
-    return value
-
-
 def _time_rule(default: str | None = None) -> FieldRule:
     def check(value: Any, name: str) -> str:
         moment(value, field=name, now=0)
         return str(value)
 
-    return _rule_of(check, {"type": "string", "examples": ["24h", "7d", "2026-03-19T20:00:00Z"]}, default)
+    return optional(check, TEXT | {"examples": ["24h", "7d", "2026-03-19T20:00:00Z"]}, default)
 
 
 OptionalId = Annotated[str | None, _pattern_rule(_ID)]
 RequiredId = Annotated[str, _pattern_rule(_ID, required=True)]
 OptionalSession = Annotated[str | None, _pattern_rule(_SESSION)]
 RequiredSession = Annotated[str, _pattern_rule(_SESSION, required=True)]
-Content = Annotated[str, _text_rule(MAX_CONTENT, required=True, schema={"minLength": 1})]
-ShortText = Annotated[str | None, _text_rule(MAX_SHORT)]
-LongText = Annotated[str | None, _text_rule(MAX_TEXT)]
+Content = Annotated[str, _required(lambda value, name: check_text(value, name, MAX_CONTENT), TEXT | {"minLength": 1})]
+ShortText = Annotated[str | None, optional_text(MAX_SHORT)]
+LongText = Annotated[str | None, optional_text(MAX_TEXT)]
 EventType = Annotated[str, _pattern_rule(_TYPE, default=DEFAULT_EVENT_TYPE)]
-Object = Annotated[Json | None, _rule_of(_check_object, {"type": "object"}, blank=False)]
+Object = Annotated[Json | None, optional(_check_object, {"type": "object"}, blanks=NULL)]
 Tags = Annotated[tuple[str, ...] | None, _names_rule(_TAG, "tags", _list_schema(_TAG))]
 Types = Annotated[tuple[str, ...] | None, _names_rule(_TYPE, "types", _list_schema(_TYPE))]
-OneType = Annotated[tuple[str, ...] | None, _names_rule(_TYPE, "types", {"type": "string", "pattern": f"^({_TYPE})?$"})]
-Importance = Annotated[float | None, _rule_of(_check_share, {"type": "number", "minimum": 0, "maximum": 1})]
+OneType = Annotated[tuple[str, ...] | None, _names_rule(_TYPE, "types", TEXT | {"pattern": f"^({_TYPE})?$"})]
+Importance = Annotated[float | None, optional(_check_share, {"type": "number", "minimum": 0, "maximum": 1})]
 Time = Annotated[str | None, _time_rule()]
 TimeOfLate = Annotated[str | None, _time_rule(DEFAULT_SINCE)]
 Ordering = Annotated[Literal["asc", "desc"], _choice_rule(("asc", "desc"), "desc")]
 Listed = Annotated[int, _bound_rule(DEFAULT_LISTED, MAX_LISTED)]
 Found = Annotated[int, _bound_rule(DEFAULT_FOUND, MAX_LISTED)]
-Cursor = Annotated[str | None, _text_rule(MAX_CURSOR)]
+Cursor = Annotated[str | None, optional_text(MAX_CURSOR)]
 Offset = Annotated[int | None, _bound_rule(None, MAX_OFFSET)]
 
 
@@ -286,7 +271,7 @@ class MemoriesInput(Input):
         min_length=1,
         json_schema_extra={"items": {"type": "object"}},  # each is a MemoryInput, read by itself
     )
-    atomic: Annotated[bool | None, _rule_of(_check_flag, {"type": "boolean"}, blank=False)] = Field(
+    atomic: Annotated[bool | None, optional(check_flag, {"type": "boolean"}, blanks=NULL)] = Field(
         default=None,
         description="true: a duplicate refuses all. false: each by itself, and results says what became of it. Left "
         "out: duplicates are left out, and anything else that is wrong refuses all",
@@ -296,7 +281,7 @@ class MemoriesInput(Input):
 class MemoryChangeInput(Input):
     """Changes of a memory; what is left out stays, an empty object or list takes it away."""
 
-    content: Annotated[str | None, _text_rule(MAX_CONTENT, schema={"minLength": 1})] = None
+    content: Annotated[str | None, optional_text(MAX_CONTENT, TEXT | {"minLength": 1})] = None
     event_type: Annotated[str | None, _pattern_rule(_TYPE)] = None
     metadata: Object = None
     tags: Tags = None
@@ -313,7 +298,7 @@ class ListInput(_FilteringInput):
     session_id: OptionalSession = None
     memory_type: OneType = None
     event_type: OneType = None
-    tags: Annotated[tuple[str, ...] | None, _names_rule(_TAG, "tags", {"type": "string"})] = Field(
+    tags: Annotated[tuple[str, ...] | None, _names_rule(_TAG, "tags", TEXT)] = Field(
         default=None, description="With commas between them: what has all of these"
     )
     since: Time = Field(default=None, description="Later than this: 24h, 7d or 30m ago, or an ISO 8601 time")
@@ -468,8 +453,7 @@ class MemoryBody(Answer):
     links: list[MemoryLink] | None = Field(default=None, description="With others; told where it is read by its id")
 
 
-@all_open
-class KeptBody(Answer):
+class KeptBody(OpenAnswer):
     """What became of one memory of several."""
 
     index: int
@@ -478,8 +462,7 @@ class KeptBody(Answer):
     error: str | None = None
 
 
-@all_open
-class MemoriesBody(Answer):
+class MemoriesBody(OpenAnswer):
     """What was kept of several memories."""
 
     memories: list[MemoryBody]

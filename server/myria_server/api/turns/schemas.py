@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, WithJsonSchema
+from pydantic import Field, ValidationError, ValidationInfo, WithJsonSchema
 
 from myria.errors import (
     AccessError,
@@ -23,8 +23,9 @@ from myria.errors import (
 from myria.log.fields import check_name, check_text
 from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS
 from myria.notes.turns.shadow import ClientResult
-from myria_server.api.answers import Answer, all_open
+from myria_server.api.answers import Answer, OpenAnswer
 from myria_server.api.core.inputs import Input
+from myria_server.api.fields import TEXT, Check, FieldRule, Json, check_list
 
 DEFAULT_NAME = "default"
 DEFAULT_MAX_TOKENS = 120_000
@@ -55,70 +56,58 @@ def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _name(info: ValidationInfo) -> str:
-    return info.field_name or ""
+def _optional(check: Check, schema: Json, default: Any = None) -> FieldRule:
+    """Return the rule of a field whose null or blank text means its default."""
+
+    def read(value: Any, info: ValidationInfo) -> Any:
+        return default if _is_blank(value) else check(value, info.field_name or "")
+
+    return FieldRule(read, schema=schema)
 
 
-def _name_or(default: str | None, limit: int) -> BeforeValidator:
-    def check(value: Any, info: ValidationInfo) -> str | None:
-        if _is_blank(value):
-            return default
-        return check_name(value.strip() if isinstance(value, str) else value, _name(info), limit)
+def _name_or(default: str | None, limit: int) -> FieldRule:
+    def check(value: Any, name: str) -> str:
+        return check_name(value.strip() if isinstance(value, str) else value, name, limit)
 
-    return BeforeValidator(check)
+    return _optional(check, TEXT, default)
 
 
-def _optional_text(limit: int) -> BeforeValidator:
-    def check(value: Any, info: ValidationInfo) -> str | None:
-        return None if _is_blank(value) else check_text(value, _name(info), limit)
-
-    return BeforeValidator(check)
+def _optional_text(limit: int) -> FieldRule:
+    return _optional(lambda value, name: check_text(value, name, limit), TEXT)
 
 
-def _whole_number(default: int | None, most: int, *, least: int | None = 1) -> BeforeValidator:
-    """Return a validator of a whole number: blank, or below `least`, is the default; above `most` is refused."""
+def _whole_number(default: int | None, most: int, *, least: int | None = 1) -> FieldRule:
+    """Return the rule of a whole number: one below `least` is the default, one above `most` is refused."""
 
-    def check(value: Any, info: ValidationInfo) -> int | None:
-        if _is_blank(value):
-            return default
+    def check(value: Any, name: str) -> int | None:
         if type(value) is not int:
-            raise InvalidArgument(f"{_name(info)} must be a whole number", field=_name(info))
+            raise InvalidArgument(f"{name} must be a whole number", field=name)
         if value > most:
-            raise InvalidArgument(f"{_name(info)} must be at most {most}", field=_name(info), maximum=most)
+            raise InvalidArgument(f"{name} must be at most {most}", field=name, maximum=most)
         return default if least is not None and value < least else value
 
-    return BeforeValidator(check)
+    return _optional(check, {"type": "integer"}, default)
 
 
-def _read_plugin(value: Any) -> str | None:
-    if _is_blank(value):
-        return None
+def _read_plugin(value: Any, _name: str) -> str:
     if value not in PLUGINS:
         raise InvalidArgument(f"plugin must be one of {', '.join(PLUGINS)}", available_plugins=list(PLUGINS))
     return str(value)
 
 
-def _read_items(value: Any, info: ValidationInfo) -> tuple[dict[str, Any], ...]:
+def _read_items(value: Any, name: str) -> tuple[Json, ...]:
     """Return a list of items, or the one item or text that was sent in its place, in the form of the contract."""
-    name = _name(info)
-    if _is_blank(value):
-        return ()
-    if isinstance(value, str | dict):
-        value = [value]
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{name} must be a list of items", field=name)
-    if len(value) > _MAX_ITEMS:
-        raise InvalidArgument(f"{name} may hold at most {_MAX_ITEMS} items", field=name, limit=_MAX_ITEMS)
-    return tuple(_read_item(item, f"{name}[{index}]") for index, item in enumerate(value))
+    items = check_list([value] if isinstance(value, str | dict) else value, name, _MAX_ITEMS, "items")
+    return tuple(_read_item(item, f"{name}[{index}]") for index, item in enumerate(items))
 
 
-def _read_item(value: Any, field: str) -> dict[str, Any]:
+def _read_item(value: Any, field: str) -> Json:
     """Return one item with the fields that are kept of it; a text stands for a message of the user."""
     if isinstance(value, str):
         value = {"type": "message", "role": "user", "content": value}
     if not isinstance(value, dict):
         raise InvalidArgument(f"{field} must be an object", field=field)
-    item: dict[str, Any] = {"type": _read_label(value.get("type"), f"{field}.type") or "message"}
+    item: Json = {"type": _read_label(value.get("type"), f"{field}.type") or "message"}
     for name in ("role", "call_id"):
         if text := _read_label(value.get(name), f"{field}.{name}"):
             item[name] = text
@@ -136,12 +125,8 @@ def _read_parts(value: Any, field: str, role: str | None) -> list[dict[str, str]
     if isinstance(value, str):
         kind = "output_text" if role == "assistant" else "input_text"
         return [{"type": kind, "text": check_text(value, field, MAX_TEXT)}]
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument(f"{field} must be a list of parts", field=field)
-    if len(value) > _MAX_PARTS:
-        raise InvalidArgument(f"{field} may hold at most {_MAX_PARTS} parts", field=field, limit=_MAX_PARTS)
     parts = []
-    for index, raw_part in enumerate(value):
+    for index, raw_part in enumerate(check_list(value, field, _MAX_PARTS, "parts")):
         part_field = f"{field}[{index}]"
         if not isinstance(raw_part, dict):
             raise InvalidArgument(f"{part_field} must be an object", field=part_field)
@@ -166,24 +151,20 @@ def _read_label(value: Any, field: str) -> str | None:
     return None if value in (None, "") else check_text(value, field, _MAX_LABEL)
 
 
-_TEXT = WithJsonSchema({"type": "string"})
-_NUMBER = WithJsonSchema({"type": "integer"})
-_ITEMS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
-_ITEMS_OR_TEXT = WithJsonSchema({"type": ["array", "string", "object"], "items": {"type": ["object", "string"]}})
+_ITEMS = {"type": "array", "items": {"type": "object"}}
+_ITEMS_OR_TEXT = {"type": ["array", "string", "object"], "items": {"type": ["object", "string"]}}
 
-Items = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_items), _ITEMS]
-Start = Annotated[int | None, _whole_number(None, _MAX_ITEMS, least=None), _NUMBER]
-Count = Annotated[int | None, _whole_number(None, _MAX_ITEMS), _NUMBER]
+Items = Annotated[tuple[Json, ...], _optional(_read_items, _ITEMS, ())]
+Start = Annotated[int | None, _whole_number(None, _MAX_ITEMS, least=None)]
+Count = Annotated[int | None, _whole_number(None, _MAX_ITEMS)]
 
 
 class SessionInput(Input):
     """Arguments that every tool of turns takes."""
 
-    project: Annotated[str, _name_or(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
-    plugin: Annotated[
-        str | None, BeforeValidator(_read_plugin), WithJsonSchema({"type": "string", "enum": list(PLUGINS)})
-    ] = None
-    session_id: Annotated[str, _name_or(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
+    project: Annotated[str, _name_or(DEFAULT_NAME, MAX_NAME)] = DEFAULT_NAME
+    plugin: Annotated[str | None, _optional(_read_plugin, TEXT | {"enum": list(PLUGINS)})] = None
+    session_id: Annotated[str, _name_or(DEFAULT_NAME, MAX_NAME)] = DEFAULT_NAME
 
 
 def client_result(value: Any) -> ClientResult | None:
@@ -218,10 +199,10 @@ def _is_list_of(value: Any, kind: type) -> bool:
 class TurnInput(SessionInput):
     """Arguments of the tools about one turn."""
 
-    turn_id: Annotated[str | None, _name_or(None, MAX_TURN_ID), _TEXT] = Field(
+    turn_id: Annotated[str | None, _name_or(None, MAX_TURN_ID)] = Field(
         default=None, description="Yours, and the same when you retry; made up where it is left out"
     )
-    user_id: Annotated[str | None, _name_or(None, MAX_PARTICIPANT_CHARACTERS), _TEXT] = Field(
+    user_id: Annotated[str | None, _name_or(None, MAX_PARTICIPANT_CHARACTERS)] = Field(
         default=None, description="Who speaks: it is their memory too"
     )
     client_result: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
@@ -231,7 +212,7 @@ class TurnInput(SessionInput):
     current_input_start: Start = Field(default=None, description="Where in conversation_items this turn begins")
     current_input_count: Count = Field(default=None, description="How many of its items are this turn's")
 
-    def split(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def split(self) -> tuple[list[Json], list[Json]]:
         """Return the conversation without this turn's items, and these items: by default its last one.
 
         A range that reaches beyond the conversation is cut to it, as the contract has it.
@@ -247,18 +228,16 @@ class TurnInput(SessionInput):
 
 
 class BeforeTurnInput(TurnInput):
-    current_input: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_items), _ITEMS_OR_TEXT] = Field(
+    current_input: Annotated[tuple[Json, ...], _optional(_read_items, _ITEMS_OR_TEXT, ())] = Field(
         default=(), description="What is said now: items, one item, or a text"
     )
-    current_input_text: Annotated[str | None, _optional_text(MAX_TEXT), _TEXT] = Field(
+    current_input_text: Annotated[str | None, _optional_text(MAX_TEXT)] = Field(
         default=None, description="The same as a text"
     )
-    base_instructions: Annotated[str | None, _optional_text(MAX_TEXT), _TEXT] = Field(
-        default=None, description="Not used"
-    )
-    max_input_tok: Annotated[int, _whole_number(DEFAULT_MAX_TOKENS, 1_000_000_000), _NUMBER] = DEFAULT_MAX_TOKENS
+    base_instructions: Annotated[str | None, _optional_text(MAX_TEXT)] = Field(default=None, description="Not used")
+    max_input_tok: Annotated[int, _whole_number(DEFAULT_MAX_TOKENS, 1_000_000_000)] = DEFAULT_MAX_TOKENS
 
-    def parts(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def parts(self) -> tuple[list[Json], list[Json]]:
         """Return the items before a turn, and the current input: given by itself, or as part of the conversation.
 
         Raises:
@@ -290,29 +269,28 @@ class AfterTurnInput(TurnInput):
 
 
 class RunTurnInput(BeforeTurnInput):
-    operation_token: Annotated[str | None, _optional_text(MAX_TOKEN), _TEXT] = Field(
+    operation_token: Annotated[str | None, _optional_text(MAX_TOKEN)] = Field(
         default=None, description="What the first call gave: with it output_items are kept"
     )
     output_items: Items = Field(default=(), description="What came out of the model")
 
 
 class ListDirInput(SessionInput):
-    path: Annotated[str | None, _optional_text(1_000), _TEXT] = Field(
+    path: Annotated[str | None, _optional_text(1_000)] = Field(
         default=None, description="Below the session's root; absolute ones too"
     )
-    depth: Annotated[int, _whole_number(DEFAULT_DEPTH, MAX_DEPTH), _NUMBER] = DEFAULT_DEPTH
-    limit: Annotated[int, _whole_number(DEFAULT_LIMIT, MAX_LIMIT), _NUMBER] = DEFAULT_LIMIT
+    depth: Annotated[int, _whole_number(DEFAULT_DEPTH, MAX_DEPTH)] = DEFAULT_DEPTH
+    limit: Annotated[int, _whole_number(DEFAULT_LIMIT, MAX_LIMIT)] = DEFAULT_LIMIT
 
 
 class PreparedAnswer(Answer):
-    input_items: list[dict[str, Any]]
+    input_items: list[Json]
     recall_fact_ids: list[str]
     recall_insight_ids: list[str] = Field(description="Of insights: that a fact changed, or was said again")
     context_token_count: int
 
 
-@all_open
-class DoneAnswer(Answer):
+class DoneAnswer(OpenAnswer):
     ok: Literal[True]
 
 
@@ -321,7 +299,7 @@ class RunTurnAnswer(Answer):
 
     OPEN = frozenset({"operation_token", "turn_id", "ok"})
 
-    input_items: list[dict[str, Any]] | None = None
+    input_items: list[Json] | None = None
     recall_fact_ids: list[str] | None = None
     recall_insight_ids: list[str] | None = None
     context_token_count: int | None = None
@@ -352,7 +330,7 @@ class TurnRefusal(Answer):
     available_plugins: list[str] | None = None
 
 
-def refused(error: MyriaError) -> dict[str, Any]:
+def refused(error: MyriaError) -> Json:
     """Return an error in the contract's form."""
     code: CODES = "INVALID_ARGUMENT"
     if isinstance(error, RateLimited | QuotaExceeded | UnavailableError) or error.retryable:
@@ -362,7 +340,7 @@ def refused(error: MyriaError) -> dict[str, Any]:
     elif isinstance(error, InternalError):
         code = "INTERNAL_ERROR"
     retryable = error.retryable or code == "INTERNAL_ERROR"
-    body: dict[str, Any] = {"code": code, "message": error.message, "retryable": retryable}
+    body: Json = {"code": code, "message": error.message, "retryable": retryable}
     if "available_plugins" in error.details:
         body["available_plugins"] = error.details["available_plugins"]
     return body
