@@ -122,7 +122,7 @@ def tools_page() -> str:
     parts = []
     described: dict[tuple[str, str], str] = {}
     answered: dict[type[Answer], str] = {}
-    for faces, group in groupby(TOOLS, lambda tool: tool.faces):
+    for faces, group in groupby(TOOLS, lambda tool: tool.apis):
         tools = list(group)
         common = common_arguments(tools)
         parts.append(f"\n# At {' and '.join(PATH_OF[face] for face in faces)}\n")
@@ -223,7 +223,7 @@ def arguments_list(tool: Tool, described: dict[tuple[str, str], str], common: Se
             continue
         if not line.partition(": ")[1]:
             bare.append(line[2:].rstrip())
-        elif (other := described.setdefault((tool.faces[0], line), tool.plain())) == tool.plain():
+        elif (other := described.setdefault((tool.apis[0], line), tool.plain())) == tool.plain():
             lines.append(line)
         else:
             same.setdefault(other, []).append(f"`{name}`")

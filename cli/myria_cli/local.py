@@ -38,7 +38,7 @@ from myria_monitoring.exposition import about_memory
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
-from myria_server.api.tools import PATH_OF, served_faces
+from myria_server.api.tools import PATH_OF, served_apis
 
 READY_WAIT_S = 60.0
 FIRST_FAILURES = 3
@@ -130,7 +130,7 @@ async def all_planes(
             start_task(control.run(), "control")
             start_task(_hold_builder_lock(place), "builder lock")
             paths = {**PATH_OF, "rest": REST_PREFIX}
-            urls = {face: address + paths[face] for face in served_faces(settings)}
+            urls = {face: address + paths[face] for face in served_apis(settings)}
             yield RunningPlanes(urls=urls, server=server, failed=plane_failed)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.

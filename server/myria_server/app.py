@@ -28,7 +28,7 @@ from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
-from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP, served_faces
+from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP, served_apis
 from myria_server.http.admission import Access, Admission
 from myria_server.http.answer_headers import AnswerHeaders, CrossOrigins
 from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
@@ -41,9 +41,8 @@ from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.http.health import Health
 from myria_server.http.hosts import HostCheck, HostCheckBeside, HostList
 from myria_server.http.jwt_tokens import Tokens
-from myria_server.http.plain_call import PlainCallEndpoint
 from myria_server.http.resource import ProtectedResource
-from myria_server.http.rest import RestEndpoint
+from myria_server.http.rest import PlainCallEndpoint, RestEndpoint
 from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, LegacyTransport, idle_stream, refuse_legacy
 from myria_server.http.unserved import refuse_unserved
 from myria_server.mcp.answers import Answers
@@ -140,7 +139,7 @@ def build_app(
     auth, mcp = settings.auth, settings.mcp
     auth.require_servable()
     metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
-    served = served_faces(settings)
+    served = served_apis(settings)
     local_caller = local_principal(tenant, fallback=auth.local_participants)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
     limiter = FailureLimiter(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal)
@@ -149,7 +148,7 @@ def build_app(
     else:
         credentials = _Credentials(authentication=Anybody(local_caller, memory.appending, ticks=ticks))
     limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
-    access = Access(credentials.authentication, limits, limiter, metrics)
+    access = Access(authentication=credentials.authentication, limits=limits, limiter=limiter)
     origins = CrossOrigins(mcp.cors_origins)
     public_hosts = () if auth.public_url is None else (urlsplit(auth.public_url).netloc,)
     hosts = HostList((*mcp.allowed_hosts, *public_hosts), origins)
@@ -160,22 +159,24 @@ def build_app(
 
     def guarded(endpoint: ASGIApp, api: ServedApi) -> ASGIApp:
         """Return an endpoint of an API behind these checks; a request passes them from the first to the last."""
-        return _wrap_in_checks(
-            endpoint,
+        checks = (
             # Outermost, so that every answer passes it; the host before anything that waits or counts.
             Middleware(Compression, least_bytes=mcp.compress_bytes),
-            Middleware(RequestLog, face=api.toolbox.face),
-            Middleware(HostCheck, api=api, hosts=hosts, metrics=metrics),
-            Middleware(Admission, api=api, access=access, reader=reader, bodies=bodies),
-            Middleware(WholeBody, api=api, reader=reader, metrics=metrics),
+            Middleware(RequestLog, api=api.toolbox.api),
+            Middleware(HostCheck, api=api, hosts=hosts),
+            Middleware(Admission, api=api, access=access, reader=reader),
+            Middleware(WholeBody, api=api, reader=reader),
         )
+        for check in reversed(checks):  # each wraps what is there already, so the first check must wrap last
+            endpoint = check.cls(endpoint, *check.args, **check.kwargs)
+        return endpoint
 
     managers: list[StreamableHTTPSessionManager] = []
     at: dict[str, ASGIApp] = {}
     below: dict[str, ASGIApp] = {}
     legacy: LegacyTransport | None = None
     for api_name in served:
-        toolbox = Toolbox(memory, settings, metrics, face=api_name, journal=journal, answers=answers)
+        toolbox = Toolbox(memory, settings, metrics, api=api_name, journal=journal, answers=answers)
         server = build_server(toolbox, settings, local_caller)
         manager = StreamableHTTPSessionManager(
             app=server, json_response=True, stateless=True, max_request_body_size=mcp.body_bytes
@@ -185,20 +186,19 @@ def build_app(
         api = ServedApi(toolbox=toolbox, body_bytes=max_body_bytes)
         plain = replace(api, refuses="contract")
         endpoint = McpEndpoint(
-            api,
+            api=api,
             calls=Calls(toolbox, server.server_info_stamp),
             sdk=manager.handle_request,
             access=access,
             bodies=bodies,
-            answers=answers,
             streams=idle_stream if mcp.legacy_sse else None,
         )
         at[PATH_OF[api_name]] = guarded(endpoint, api)
         if api_name == "turns":
             for path, tool in TURNS_OVER_HTTP.items():
-                at[path] = guarded(PlainCallEndpoint(plain, tool, bodies=bodies, answers=answers), plain)
+                at[path] = guarded(PlainCallEndpoint(api=plain, tool=tool, bodies=bodies), plain)
         if api_name == "rest":
-            routes = RestEndpoint(plain, memory, settings, access=access, bodies=bodies, answers=answers)
+            routes = RestEndpoint(api=plain, memory=memory, settings=settings, access=access, bodies=bodies)
             at[REST_PREFIX] = below[REST_PREFIX + "/"] = guarded(routes, plain)
         if api_name == "agent" and mcp.legacy_sse:
             legacy = LegacyTransport(server, api, guarded, bodies)
@@ -240,12 +240,6 @@ def build_app(
     )
 
 
-def _wrap_in_checks(endpoint: ASGIApp, *checks: Middleware) -> ASGIApp:
-    for check in reversed(checks):  # each wraps what is there already, so the first check must wrap last
-        endpoint = check.cls(endpoint, *check.args, **check.kwargs)
-    return endpoint
-
-
 def _accept_keys_and_tokens(
     memory: Memory,
     settings: Settings,
@@ -262,7 +256,7 @@ def _accept_keys_and_tokens(
     if auth.public_url is None or (auth.issuers_file is None and not auth.server):
         return _Credentials(authentication=KeysAndTokens(key_cache), work=[key_cache.run])
     issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
-    resource = ProtectedResource(auth.public_url, issuers, own=auth.server, faces=served)
+    resource = ProtectedResource(auth.public_url, issuers, own=auth.server, apis=served)
     tokens = None
     if issuers:
         tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=appends_for_anyone, now=now, ticks=ticks)

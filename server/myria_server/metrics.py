@@ -45,13 +45,17 @@ OTHER_TENANTS = "(other)"
 
 _BESIDE_TIMEOUT_S = 2.5
 
+Figures = Callable[[], Mapping[str, int]]
+
 
 class ServerMetrics:
     """Everything one server process measures.
 
-    The domain reports through `commit_done` and `redacted` (give them to the memory as its hooks), `watch_cache`,
-    `watch_questions`, `watch_looks` and `watch_pool`.
-    `beside` returns the text of another process that is to be scraped here as well.
+    The domain reports through `commit_done` and `redacted` (give them to the memory as its hooks). Other figures are
+    read at each scrape, from functions that are set here: of `caches` by name (`bytes`, and `hits` and `misses` since
+    the start), of database `pools` by name (`used`, `idle`, `limit`, `waits`), of vectors of `questions` (`computed`,
+    `failed`) and of second `looks` of a model (`looked`, `failed`). `beside` returns the text of another process that
+    is to be scraped here as well.
 
     Args:
         tenant_label: whether tenants have series of their own.
@@ -59,8 +63,10 @@ class ServerMetrics:
 
     def __init__(self, *, tenant_label: bool = False) -> None:
         self._tenant_label = tenant_label
-        self._questions: Callable[[], Mapping[str, int]] = lambda: {"computed": 0, "failed": 0}
-        self._looks: Callable[[], Mapping[str, int]] = lambda: {"looked": 0, "failed": 0}
+        self.caches: dict[str, Figures] = {}
+        self.pools: dict[str, Figures] = {}
+        self.questions: Figures = lambda: {"computed": 0, "failed": 0}
+        self.looks: Figures = lambda: {"looked": 0, "failed": 0}
         registry = self._registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._tenants: set[str] = set()
@@ -79,13 +85,11 @@ class ServerMetrics:
         self._create_series()
         self.in_flight = 0
         self.beside: Callable[[], Awaitable[bytes]] | None = None
-        self._caches: dict[str, Callable[[], Mapping[str, int]]] = {}
-        self._pools: dict[str, Callable[[], Mapping[str, int]]] = {}
 
     def _create_series(self) -> None:
         """Create at zero all series whose labels are known: a rate needs the zero before the first count."""
         for tool in TOOLS:
-            for api in tool.faces:
+            for api in tool.apis:
                 self.requests.labels(api, tool.name, "ok")
             if "degraded" in tool.answer.model_fields:
                 for reason in (*DEGRADED_REASONS, OTHER):
@@ -152,22 +156,6 @@ class ServerMetrics:
             self._tenants.add(tenant)
         self.appended.labels(tenant).inc(events)
 
-    def watch_cache(self, name: str, read: Callable[[], Mapping[str, int]]) -> None:
-        """Export a cache: `read` returns its `bytes`, and `hits` and `misses` since the start."""
-        self._caches[name] = read
-
-    def watch_pool(self, name: str, read: Callable[[], Mapping[str, int]]) -> None:
-        """Export a database pool: `read` returns its `used`, `idle`, `limit` and `waits`."""
-        self._pools[name] = read
-
-    def watch_questions(self, read: Callable[[], Mapping[str, int]]) -> None:
-        """Export vectors of questions: `read` returns how many were `computed` and `failed` since the start."""
-        self._questions = read
-
-    def watch_looks(self, read: Callable[[], Mapping[str, int]]) -> None:
-        """Export second looks: `read` returns how many the model `looked` and `failed` since the start."""
-        self._looks = read
-
     async def text(self, readiness: Readiness) -> bytes:
         """Return the metrics as text, after checking the database unless the last check is at most `LOOK_S` old."""
         _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._text_beside())
@@ -189,13 +177,13 @@ class ServerMetrics:
         yield from about_process("serving", database_up=readiness.database_up)
         yield gauge("myria_ready", float(readiness.ready))
         yield gauge("myria_requests_in_flight", self.in_flight)
-        vectors = self._questions()
+        vectors = self.questions()
         yield counter("myria_question_vectors_total", {(outcome,): vectors[outcome] for outcome in sorted(vectors)})
-        looks = self._looks()
+        looks = self.looks()
         yield counter("myria_second_looks_total", {(outcome,): looks[outcome] for outcome in sorted(looks)})
         yield from self._cache_families()
-        if self._pools:
-            pools = {name: read() for name, read in self._pools.items()}
+        if self.pools:
+            pools = {name: read() for name, read in self.pools.items()}
             yield gauge(
                 "myria_pool_connections",
                 {(name, state): pool[state] for name, pool in pools.items() for state in ("idle", "used")},
@@ -204,7 +192,7 @@ class ServerMetrics:
             yield counter("myria_pool_waits_total", {(name,): pool["waits"] for name, pool in pools.items()})
 
     def _cache_families(self) -> Iterator[Metric]:
-        figures = {name: cache() for name, cache in sorted(self._caches.items())}
+        figures = {name: cache() for name, cache in sorted(self.caches.items())}
         yield gauge("myria_cache_bytes", {(name,): cache.get("bytes", 0) for name, cache in figures.items()})
         lookups: dict[tuple[str, ...], float] = {}
         for name, cache in figures.items():

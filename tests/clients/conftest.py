@@ -22,7 +22,7 @@ __all__ = ["memory", "served", "settings"]
 
 _PYTHON = getattr(sys, "_base_executable", sys.executable)
 
-CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.faces]
+CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.apis]
 
 
 class Talking:

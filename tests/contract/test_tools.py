@@ -119,11 +119,11 @@ def test_output_schemas_allow_refusals(tool: Tool) -> None:
     assert schema["type"] == "object"
     validator = jsonschema.Draft202012Validator(schema)
     refused: dict[str, Any] = {"error": Overloaded("later").to_json()}
-    if "agent" in tool.faces:
+    if "agent" in tool.apis:
         refused = agent.refused(Overloaded("later"))
-    if "turns" in tool.faces:
+    if "turns" in tool.apis:
         refused = turns.refused(Overloaded("later"))
-    if "rest" in tool.faces:
+    if "rest" in tool.apis:
         refused = rest.refused(Overloaded("later"))
     validator.validate(refused)
     with pytest.raises(jsonschema.ValidationError):

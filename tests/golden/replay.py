@@ -35,7 +35,7 @@ from tests.support.postgres import Database, Databases
 Json = dict[str, Any]
 
 ALL_FACES = Settings(turns=TurnsSettings(enabled=True))
-PATHS = {tool.plain(): PATH_OF[tool.faces[0]] for tool in TOOLS}
+PATHS = {tool.plain(): PATH_OF[tool.apis[0]] for tool in TOOLS}
 _MADE = re.compile(r"\b([a-z]+)_([0-9a-f]{32}|[0-9a-f]{24})\b")
 _CURSOR = re.compile(r"(?<=\"next_cursor\": \")[^\"<]+|(?<=\"nextCursor\": \")[^\"<]+|(?<=follow with cursor )[\w-]+")
 _WIDTH, _DEEPEST, _LONGEST = 200, 8, 2_000

@@ -388,4 +388,4 @@ async def test_erasures_are_counted_and_the_oldest_that_waits_shows(database: Da
 
 def test_feedback_is_counted_by_the_name_of_each_tool_of_an_agent() -> None:
     """Every tool of the agent's API has a series of its own."""
-    assert {tool.name for tool in TOOLS if "agent" in tool.faces} == set(RATED_TOOLS)
+    assert {tool.name for tool in TOOLS if "agent" in tool.apis} == set(RATED_TOOLS)

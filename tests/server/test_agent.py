@@ -23,7 +23,7 @@ from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 AGENT = PATH_OF["agent"]
-SCHEMAS = {tool.name: output_schema(tool) for tool in TOOLS if "agent" in tool.faces}
+SCHEMAS = {tool.name: output_schema(tool) for tool in TOOLS if "agent" in tool.apis}
 
 
 async def raw(served: Served, tool: str, arguments: Any, *, version: str | None = MODERN) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def test_every_parameter_has_a_row() -> None:
     published = {
         (tool.name, parameter)
         for tool in TOOLS
-        if "agent" in tool.faces
+        if "agent" in tool.apis
         for parameter in {*input_schema(tool, Limits())["properties"], *tool.arguments.model_fields} - {"format"}
     }
     assert published | {("recall", "format")} <= named

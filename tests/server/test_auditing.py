@@ -184,7 +184,7 @@ async def test_an_administrator_over_stdio_is_written_down_too(memory: Memory, c
     """And a call is, where that is asked for."""
     settings = Settings(audit=AuditSettings(calls=1.0))
     message = json.dumps(call("myria_resume_builds", {})).encode() + b"\n"
-    await serve_stdio(memory, settings, face="admin", stdin=io.BytesIO(message), stdout=io.BytesIO())
+    await serve_stdio(memory, settings, api="admin", stdin=io.BytesIO(message), stdout=io.BytesIO())
     acts = [entry for entry in await journal.entries(control, "default", 10) if entry["actor"] == "stdio"]
     assert [(act["action"], act["outcome"], act["face"]) for act in acts] == [("resume_builds", "ok", "admin")]
     assert [row["tool"] for row in await journal.calls(control, "default", 10)] == ["resume_builds"]

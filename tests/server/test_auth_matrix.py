@@ -98,7 +98,7 @@ SPEAKING = tuple(name for name, fields in PROPERTIES.items() if "user_id" in fie
 OWN_SESSION = {"memory_run_maintenance", "memory_list_dir_with_abstract"}
 """Tools about a session of the key's own participants: their calls name nobody."""
 
-SHARING = {tool.name for tool in TOOLS if "rest" in tool.faces}
+SHARING = {tool.name for tool in TOOLS if "rest" in tool.apis}
 """Tools about what an organisation shares: their calls name nobody, and ask as the key and as all of it."""
 
 BODIES: dict[str, Any] = {
@@ -532,9 +532,9 @@ async def test_a_role_opens_its_tools_alone(role: str | None, guarded: Served, k
         answer = await ask(guarded, ("POST", path, listing, headers(method="tools/list")), text)
         offered = {tool["name"] for tool in answer.json()["result"]["tools"]}
         for tool in TOOLS:
-            may = face in tool.faces and (role is None or role in tool.roles)
+            may = face in tool.apis and (role is None or role in tool.roles)
             assert (tool.plain() in offered) == may, (role, path, tool.name)
-            await check_role(guarded, text, tool, path, offers=face in tool.faces, may=may)
+            await check_role(guarded, text, tool, path, offers=face in tool.apis, may=may)
     if role in ("read", "erase"):
         assert await stored(database) == (0, 0)
 

@@ -112,7 +112,7 @@ async def test_over_stdio(memory: Memory) -> None:
         call("remember", json.dumps({"content": "A lamp"}), version=None, request_id=2),
     )
     sent = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    await asyncio.wait_for(serve_stdio(memory, face="agent", stdin=io.BytesIO(sent), stdout=out), 120)
+    await asyncio.wait_for(serve_stdio(memory, api="agent", stdin=io.BytesIO(sent), stdout=out), 120)
     answers = {answer["id"]: answer for answer in map(json.loads, out.getvalue().splitlines())}
     assert answers[1]["result"]["structuredContent"]["importance"] == 0.7
     assert answers[2]["result"]["structuredContent"]["created"]

@@ -25,7 +25,7 @@ from tests.support.postgres import Database
 ASKED = {"participants": ["user_42"]}
 NAME = "myria.query_event_nodes"
 
-CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.faces]
+CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.apis]
 
 
 def with_mcp(**changes: Any) -> Settings:

@@ -255,7 +255,7 @@ async def test_malformed_bodies_are_refused_with_a_code(guarded: Served, texts: 
         message = copy.deepcopy(message)
         sent = headers_for(message, rng, rng.choice(texts))
         body = spoiled(message, rng)
-        own = PATH_OF[rng.choice(tool.faces)]
+        own = PATH_OF[rng.choice(tool.apis)]
         path = rng.choice(
             (*[own] * 4, *PATH_OF.values(), "/mcp/", "/mcp//", "/metrics", "/livez", "/nowhere", "/%2e%2e/mcp")
         )
@@ -327,7 +327,7 @@ async def test_inputs_that_break_a_schema_are_refused_with_a_code(guarded: Serve
         text = texts[-1] if rng.random() < 0.95 else rng.choice(texts)
         sent = headers(tool.plain(), version=version) | ({} if text is None else {"authorization": f"Bearer {text}"})
         body = json.dumps(call(tool.plain(), arguments, version=version)).encode()
-        path = PATH_OF[tool.faces[0]]
+        path = PATH_OF[tool.apis[0]]
         response = await guarded.client.post(path, content=body, headers=sent)
         try:
             codes[refused(response)] += 1

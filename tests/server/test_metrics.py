@@ -50,9 +50,9 @@ async def test_the_domain_reports_into_them(memory: Memory) -> None:
     metrics = ServerMetrics()
     metrics.commit_done("acme", 3)
     metrics.commit_done("beta", 200)
-    metrics.watch_cache("segments", lambda: {"bytes": 10, "hits": 4, "misses": 1})
-    metrics.watch_questions(lambda: {"computed": 3, "failed": 1})
-    metrics.watch_looks(lambda: {"looked": 2, "failed": 1})
+    metrics.caches["segments"] = lambda: {"bytes": 10, "hits": 4, "misses": 1}
+    metrics.questions = lambda: {"computed": 3, "failed": 1}
+    metrics.looks = lambda: {"looked": 2, "failed": 1}
     async with serving(memory, metrics=metrics) as served:
         seen = samples((await served.client.get("/metrics")).text)
     assert seen["myria_append_batch_events_count"] == 2
@@ -83,9 +83,9 @@ async def test_tenants_have_series_of_their_own_by_setting(
 async def test_what_a_serving_process_tells(memory: Memory, settings: Settings) -> None:
     """Itself, every family of its plane and nothing about memory or builds, which would be told as often as it runs."""
     metrics = ServerMetrics()
-    metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
+    metrics.caches["retrieval"] = memory.retrieval.cache.figures
     for name, pool in memory.pools.items():
-        metrics.watch_pool(name, pool.figures)
+        metrics.pools[name] = pool.figures
     metrics.refused("batch")
     async with serving(memory, settings, metrics=metrics) as served:
         await served.call("query_event_nodes", {"participants": ["a"]})

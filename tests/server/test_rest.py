@@ -592,7 +592,7 @@ async def test_the_seven_tools(served: Served) -> None:
         return result
 
     assert {tool["name"] for tool in await listed(served, path=PATH_OF["rest"])} == {
-        tool.name for tool in TOOLS if "rest" in tool.faces
+        tool.name for tool in TOOLS if "rest" in tool.apis
     }
     agent = (await use("memtrace_agent_register", {"name": "bot"}))["structuredContent"]
     session = (await use("memtrace_session_create", {"agent_id": "bot"}))["structuredContent"]

@@ -45,7 +45,7 @@ async def test_a_handshake_client_appends_and_queries(memory: Memory) -> None:
         call("myria.nope", {}, version=None, request_id=3),
     )
     assert answers[0]["result"]["protocolVersion"] == "2025-06-18"
-    assert len(answers[1]["result"]["tools"]) == len([tool for tool in TOOLS if "core" in tool.faces])
+    assert len(answers[1]["result"]["tools"]) == len([tool for tool in TOOLS if "core" in tool.apis])
     assert answers[2]["result"]["structuredContent"]["deduplicated"] is False
     assert answers[3]["error"]["code"] == -32602
     found = await talk(

@@ -27,7 +27,7 @@ from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 TURNS = PATH_OF["turns"]
-OF_FACE = {tool.name: tool for tool in TOOLS if "turns" in tool.faces}
+OF_FACE = {tool.name: tool for tool in TOOLS if "turns" in tool.apis}
 PLAIN = {tool: path for path, tool in TURNS_OVER_HTTP.items()}
 
 

@@ -37,7 +37,7 @@ class Kept:
         self.memory = memory
         metrics = ServerMetrics()
         self.core = Toolbox(memory, SETTINGS, metrics)
-        self.agent = Toolbox(memory, SETTINGS, metrics, face="agent")
+        self.agent = Toolbox(memory, SETTINGS, metrics, api="agent")
         self.topics: set[str] = set()
 
     async def tell(self, name: str, **arguments: Any) -> Json:

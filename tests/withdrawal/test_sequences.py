@@ -149,8 +149,8 @@ class World:
         self.chance = chance
         self.metrics = installation.metrics
         self.toolbox = Toolbox(self.memory, self.settings, self.metrics)
-        self.admin = Toolbox(self.memory, self.settings, self.metrics, face="admin")
-        self.agent = Toolbox(self.memory, self.settings, self.metrics, face="agent")
+        self.admin = Toolbox(self.memory, self.settings, self.metrics, api="admin")
+        self.agent = Toolbox(self.memory, self.settings, self.metrics, api="agent")
         self.notes: dict[str, list[int]] = {}
         self.sessions = 0
         self.recalls: list[Json] = []

@@ -197,17 +197,17 @@ async def serve(
         memory = await stack.enter_async_context(
             Memory(place.serving, settings, on_commit=metrics.commit_done, on_redacted=metrics.redacted)
         )
-        metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
+        metrics.caches["retrieval"] = memory.retrieval.cache.figures
         if memory.retrieval.questions is not None:
-            metrics.watch_questions(memory.retrieval.questions.figures)
+            metrics.questions = memory.retrieval.questions.figures
         if memory.retrieval.look is not None:
-            metrics.watch_looks(memory.retrieval.look.figures)
+            metrics.looks = memory.retrieval.look.figures
         for name, pool in memory.pools.items():
-            metrics.watch_pool(name, pool.figures)
+            metrics.pools[name] = pool.figures
         if sock is None:
             if settings.mcp.stdio_builds:
                 await stack.enter_async_context(builds_in_process(settings, place))
-            await serve_stdio(memory, settings, tenant=options.tenant, face=served_face)
+            await serve_stdio(memory, settings, tenant=options.tenant, api=served_face)
             return
         if descriptor is None:
             console.say(f"serving MCP at {url_of(sock, settings.mcp)}/mcp")
@@ -327,11 +327,11 @@ def _inherited_socket(descriptor: int) -> socket.socket:
 def _check_face(settings: Settings, face: str, *, stdio: bool) -> Face:
     """Return the face of this name; with --stdio refuse one that the settings switch off."""
     from myria.settings import variable_of
-    from myria_server.api.tools import SWITCH_OF, served_faces
+    from myria_server.api.tools import SWITCH_OF, served_apis
 
     if face not in FACES:
         raise InvalidArgument(f"--face must be one of {', '.join(FACES)}", field="face")
-    if stdio and face not in served_faces(settings):
+    if stdio and face not in served_apis(settings):
         switch = SWITCH_OF[face]
         raise ConfigurationError(
             f"{switch} is false; set it in the settings file, or {variable_of(switch)}=true, for --face {face}",

@@ -1,4 +1,4 @@
-"""The catalogue of tools: names, profiles, hints, and the JSON Schemas they publish."""
+"""The catalogue of tools: names, profiles, hints, the JSON Schemas they publish, and what runs those of each API."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from functools import partial
 from typing import Any, get_type_hints
 
 from myria.access.principal import Face, Principal, Role
+from myria.errors import MyriaError
 from myria.log.limits import Limits
+from myria.memory import Memory
 from myria.settings import NameStyle, Profile, Settings
 from myria_server.api import answers
-from myria_server.api.api_call import Handler, Json
+from myria_server.api.api_call import ApiCall, Handler, Json, Runner
 from myria_server.api.core import erasing, inputs
 from myria_server.api.core import handlers as core
 from myria_server.api.memento import answer_schemas as agent_answers
+from myria_server.api.memento import calls as agent_calls
 from myria_server.api.memento import insight, notes, recalling, sessions
 from myria_server.api.memtrace import handlers as memtrace
 from myria_server.api.memtrace import schemas as rest
@@ -53,7 +56,7 @@ class Tool:
     `handler` answers it; where it `reads_arguments` itself, it gets them as they were sent, and else as their model.
     `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
-    `faces` are the APIs that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
+    `apis` are the APIs that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
     answer in the lean view, where it has one. A tool of the agent's API has its name alone, without prefix. `role` is
     the one that a caller needs where its profile does not say. `finds_by` are arguments that make it search what is
     remembered before it writes: how much they find tells what is stored, so a caller needs `read` beside.
@@ -67,7 +70,7 @@ class Tool:
     answer: type[answers.Answer]
     profile: Profile = "core"
     lean: type[answers.Answer] | None = None
-    faces: tuple[Face, ...] = ("core",)
+    apis: tuple[Face, ...] = ("core",)
     changes: bool = False
     replaces: bool = False
     repeatable: bool = True
@@ -83,7 +86,7 @@ class Tool:
             return (self.role,)
         if self.profile == "admin":
             return ("admin",)
-        if "admin" in self.faces:
+        if "admin" in self.apis:
             return ("read", "admin")
         return ("append",) if self.changes else ("read",)
 
@@ -102,7 +105,7 @@ class Tool:
     @property
     def has_own_name(self) -> bool:
         """Whether it is called as another system's contract calls it, without prefix."""
-        return not {"agent", "turns", "rest"}.isdisjoint(self.faces)
+        return not {"agent", "turns", "rest"}.isdisjoint(self.apis)
 
     def dotted(self) -> str:
         """Return the name as the design writes it, `myria.append_event`."""
@@ -133,11 +136,11 @@ def _tool(handler: Handler, *, arguments: type[inputs.Input] | None = None, **mo
     )
 
 
-_status_tool = partial(_tool, profile="observe", faces=("core", "admin"))
-_agent_tool = partial(_tool, refusal=agent_answers.AgentRefusal, faces=("agent",))
-_turns_tool = partial(_tool, refusal=turn_schemas.TurnRefusal, faces=("turns",))
-_rest_tool = partial(_tool, refusal=rest.RestRefusal, faces=("rest",))
-_admin_tool = partial(_tool, profile="admin", faces=("admin",))
+_status_tool = partial(_tool, profile="observe", apis=("core", "admin"))
+_agent_tool = partial(_tool, refusal=agent_answers.AgentRefusal, apis=("agent",))
+_turns_tool = partial(_tool, refusal=turn_schemas.TurnRefusal, apis=("turns",))
+_rest_tool = partial(_tool, refusal=rest.RestRefusal, apis=("rest",))
+_admin_tool = partial(_tool, profile="admin", apis=("admin",))
 _erasing_tool = partial(_admin_tool, role="erase")
 
 TOOLS: tuple[Tool, ...] = (
@@ -250,10 +253,10 @@ TOOLS: tuple[Tool, ...] = (
 
 def path_of(name: str) -> str:
     """Return the path of the first API that offers a tool, by the tool's name without prefix."""
-    return next(PATH_OF[tool.faces[0]] for tool in TOOLS if tool.name == name)
+    return next(PATH_OF[tool.apis[0]] for tool in TOOLS if tool.name == name)
 
 
-def served_faces(settings: Settings) -> tuple[Face, ...]:
+def served_apis(settings: Settings) -> tuple[Face, ...]:
     """Return the APIs that are not switched off."""
     return tuple(api for api in PATH_OF if api not in SWITCH_OF or settings.get(SWITCH_OF[api]))
 
@@ -292,3 +295,33 @@ def output_schema(tool: Tool) -> Json:
     if tool.changes and (without_read := open_model(tool.answer)) is not tool.answer:
         others.insert(0, without_read)
     return copy.deepcopy(schema_of_any(tool.answer, tuple(others)))
+
+
+def runner_of(api: Face, memory: Memory, settings: Settings, counters: turns.TurnCounters) -> Runner:
+    """Return what runs the tools of an API."""
+    match api:
+        case "agent":
+            return agent_calls.runner(memory, settings)
+        case "turns":
+            return turns.runner(memory, settings, counters)
+        case "rest":
+            return memtrace.runner(memory, settings)
+        case "core" | "admin":
+
+            def run(handler: Handler, principal: Principal, request: Any, *, changes: bool) -> Any:
+                return handler(ApiCall(memory=memory, settings=settings, principal=principal), request)
+
+            return run
+
+
+def refusal_of(api: Face, error: MyriaError) -> tuple[Json, int]:
+    """Return what a call is answered that is refused, and the status of that over plain HTTP."""
+    match api:
+        case "agent":
+            return agent_calls.refused(error), error.http_status
+        case "turns":
+            return turns.refused(error), error.http_status
+        case "rest":
+            return memtrace.refused(error), memtrace.status_of(error)
+        case "core" | "admin":
+            return {"error": error.to_json()}, error.http_status

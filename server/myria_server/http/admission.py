@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,42 +24,32 @@ from myria_server.http.body import BodyReader
 from myria_server.http.exchange import Header, ServedApi, headers_of, respond
 from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.mcp import requestlog
-from myria_server.mcp.bodies import Bodies, Refused
+from myria_server.mcp.bodies import Refused
 from myria_server.mcp.calls import MODERN, VERSION_HEADER
 from myria_server.mcp.messages import MAX_BATCH_MESSAGES, called_tool, id_of
 from myria_server.mcp.server import ADDRESS_KEY, PRINCIPAL_KEY
-from myria_server.metrics import ServerMetrics
 
 USAGE_KEY = "myria.usage"
 """Where the ASGI scope holds the `CredentialUsage` of a request, None where nothing bounds it."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
     """Who may use a process, and what becomes of those who may not.
 
-    Args:
-        authentication: returns the principal from the headers.
-        limits: what credentials may use.
-        limiter: judges those who failed to prove who they are.
+    `authentication` returns the principal from the headers; `limits` says what credentials may use; `limiter` judges
+    those who failed to prove who they are.
     """
 
-    def __init__(
-        self,
-        authentication: Authentication,
-        limits: CredentialLimits,
-        limiter: FailureLimiter,
-        metrics: ServerMetrics,
-    ) -> None:
-        self.authentication = authentication
-        self.limits = limits
-        self.limiter = limiter
-        self.metrics = metrics
+    authentication: Authentication
+    limits: CredentialLimits
+    limiter: FailureLimiter
 
     def note(self, scope: Scope, api: ServedApi, error: MyriaError, message: Any = None) -> None:
         """Note in the journal that an authenticated caller was refused, and which known tool `message` calls."""
         name = called_tool(message)
         tool = name if name is not None and api.toolbox.knows(name) else None
-        self.limiter.note(scope, headers_of(scope), api.toolbox.face, scope[PRINCIPAL_KEY], error, tool=tool)
+        self.limiter.note(scope, headers_of(scope), api.toolbox.api, scope[PRINCIPAL_KEY], error, tool=tool)
 
     async def turn_away(
         self,
@@ -76,13 +67,13 @@ class Access:
             usage: what the credential used; adds its headers, for a `send` that does not do so already.
             body: the whole answer; None: the error as the API writes it.
         """
-        self.metrics.refused(error.code)
+        api.toolbox.metrics.refused(error.code)
         await self.limiter.linger(error, usage)
         body = body or api.refusal(error, request_id)
         status = api.status_of(error)
         extra: tuple[Header, ...] = ()
         if isinstance(error, AccessError) and status == error.http_status:
-            extra = self.authentication.challenge(error, api.toolbox.face)
+            extra = self.authentication.challenge(error, api.toolbox.api)
         if isinstance(error, RateLimited):
             extra += retry_headers(error)
         if usage is not None:
@@ -90,27 +81,18 @@ class Access:
         await respond(send, status, body, extra=extra)
 
 
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Hands on requests of callers who may make them, with their principal in the scope."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        api: ServedApi,
-        access: Access,
-        reader: BodyReader,
-        bodies: Bodies,
-    ) -> None:
-        self._app = app
-        self._api = api
-        self._access = access
-        self._reader = reader
-        self._bodies = bodies
+    app: ASGIApp
+    api: ServedApi
+    access: Access
+    reader: BodyReader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        headers, api_name, access = headers_of(scope), self._api.toolbox.face, self._access
+        headers, api_name, access = headers_of(scope), self.api.toolbox.api, self.access
         usage: CredentialUsage | None = None
         principal: Principal | None = None
         try:
@@ -123,23 +105,23 @@ class Admission:
             refusal = access.limiter.judged(scope, headers, error)
             access.limiter.note(scope, headers, api_name, principal, refusal)
             body = None
-            if isinstance(refusal, UnavailableError) and self._api.refuses == "mcp" and scope["method"] == "POST":
+            if isinstance(refusal, UnavailableError) and self.api.refuses == "mcp" and scope["method"] == "POST":
                 body = await self._unavailable_answers(scope, receive, refusal)
-            await access.turn_away(send, self._api, refusal, usage=usage, body=body)
+            await access.turn_away(send, self.api, refusal, usage=usage, body=body)
             return
         if (noted := requestlog.current()) is not None:
             noted.tenant = principal.tenant
         scope[PRINCIPAL_KEY], scope[USAGE_KEY] = principal, usage
         scope[ADDRESS_KEY] = partial(access.limiter.address, scope)
         if usage is None:  # the local principal, whom nothing limits
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
-        if self._api.is_stream:
+        if self.api.is_stream:
             usage.end()  # a stream takes no slot of the concurrency limit: its messages are requests of their own
         try:
-            await self._app(scope, receive, _with_usage_headers(send, usage) if usage.has_rate else send)
+            await self.app(scope, receive, _with_usage_headers(send, usage) if usage.has_rate else send)
         finally:
-            if not self._api.is_stream:
+            if not self.api.is_stream:
                 usage.end()
 
     async def _unavailable_answers(self, scope: Scope, receive: Receive, error: MyriaError) -> bytes | None:
@@ -147,19 +129,19 @@ class Admission:
 
         JSON-RPC answers each message by its id, so the body is read here, within the usual bounds.
         """
-        asker = ("", self._access.limiter.address(scope))
+        asker = ("", self.access.limiter.address(scope))
         try:
-            async with self._reader.read(scope, receive, self._api.body_bytes, asker) as body:
+            async with self.reader.read(scope, receive, self.api.body_bytes, asker) as body:
                 if body is None:
                     return None
-                message = await self._bodies.decode(body)
+                message = await self.reader.bodies.decode(body)
         except Refused as refused:
             message = refused.outline
         except (BodyTooLarge, DeadlineExceeded, Overloaded):
             return None
         is_batch = type(message) is list and headers_of(scope).get(VERSION_HEADER) != MODERN
         request_ids = [id_of(item) for item in message[:MAX_BATCH_MESSAGES]] if is_batch else [id_of(message)]
-        answers = [self._api.refusal(error, item) for item in request_ids if item is not None]
+        answers = [self.api.refusal(error, item) for item in request_ids if item is not None]
         if not answers:
             return None
         return b"[" + b",".join(answers) + b"]" if is_batch else answers[0]

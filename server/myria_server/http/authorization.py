@@ -184,7 +184,8 @@ class AuthorizationServer:
                 code = "invalid_redirect_uri" if about_uris else "invalid_client_metadata"
                 raise _Refused(code, error.message) from error
         except (_Refused, UnavailableError, RateLimited) as error:
-            await self._linger(error)
+            if isinstance(error, RateLimited):
+                await self._limiter.linger(error)
             return _refusal(error)
         return JSONResponse(
             {
@@ -197,10 +198,6 @@ class AuthorizationServer:
             },
             status_code=201,
         )
-
-    async def _linger(self, error: Exception) -> None:
-        if isinstance(error, RateLimited):
-            await self._limiter.linger(error)
 
     async def _authorize(self, request: Request) -> Response:
         """On GET show the consent page; on POST check everything again and take the person's answer."""
@@ -221,7 +218,7 @@ class AuthorizationServer:
                 return self._page(authorization, api, scopes)
             if fields.get("decision") != "allow":
                 raise _Refused("access_denied", "the person said no")
-            return await self._grant(request, authorization, api, scopes)
+            return await self._grant(request, authorization, api, scopes, key_text=fields.get("key", "").strip())
         except _Refused as refused:
             return self._redirect_back(authorization, error=refused.error, error_description=refused.description)
 
@@ -294,17 +291,22 @@ class AuthorizationServer:
         )
 
     async def _grant(
-        self, request: Request, authorization: _AuthorizationRequest, api: Face, scopes: tuple[str, ...]
+        self,
+        request: Request,
+        authorization: _AuthorizationRequest,
+        api: Face,
+        scopes: tuple[str, ...],
+        *,
+        key_text: str,
     ) -> Response:
         """Check the person's key and redirect to the client with a code; show the page again where that fails."""
-        text = (await _form(request)).get("key", "").strip()
-        key = parse_key(text)
+        key = parse_key(key_text)
         try:
             if key is None:
                 raise CredentialInvalid("This is no key. It reads myr_<id>_<secret>.")
-            principal: Principal = await self._key_cache.principal(text)
+            principal: Principal = await self._key_cache.principal(key_text)
         except AccessError as error:
-            headers = {b"authorization": b"Bearer " + text.encode()}
+            headers = {b"authorization": b"Bearer " + key_text.encode()}
             refusal = self._limiter.judged(request.scope, headers, error)
             self._limiter.note(request.scope, headers, api, None, refusal)
             return self._page(authorization, api, scopes, problem=refusal.message, status=refusal.http_status)
@@ -419,10 +421,6 @@ async def _body(request: Request) -> bytes:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a form. They are kept with the request, whose body can be read only once."""
-    fields: dict[str, str] | None = getattr(request.state, "form", None)
-    if fields is not None:
-        return fields
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/x-www-form-urlencoded":
         raise _Refused("invalid_request", "send application/x-www-form-urlencoded", 415)
@@ -430,7 +428,6 @@ async def _form(request: Request) -> dict[str, str]:
         text = (await _body(request)).decode("ascii")
     except UnicodeDecodeError as error:
         raise _Refused("invalid_request", "the form is not encoded") from error
-    request.state.form = _fields(text)
     return _fields(text)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -13,7 +14,6 @@ from myria.errors import BodyTooLarge, DeadlineExceeded, Overloaded
 from myria_server.http.exchange import ServedApi, headers_of, refuse
 from myria_server.mcp.bodies import SMALL_BYTES, Bodies
 from myria_server.mcp.server import PRINCIPAL_KEY
-from myria_server.metrics import ServerMetrics
 
 BODIES_AT_ONCE = 12
 """How many bodies of the largest size may be held in memory at once."""
@@ -31,7 +31,7 @@ class BodyReader:
     """
 
     def __init__(self, bodies: Bodies, *, body_bytes: int, timeout_s: float) -> None:
-        self._bodies = bodies
+        self.bodies = bodies
         self._max_held_bytes = BODIES_AT_ONCE * body_bytes
         self._held_bytes = 0
         self._timeout_s = timeout_s
@@ -61,7 +61,7 @@ class BodyReader:
         try:
             if await self._read_pieces(message, receive, pieces, limit):
                 body = b"".join(pieces)
-                async with self._bodies.in_hand(body, asker):
+                async with self.bodies.in_hand(body, asker):
                     yield body
             else:
                 yield None
@@ -92,32 +92,31 @@ class BodyReader:
         return False
 
 
+@dataclass(frozen=True, slots=True)
 class WholeBody:
     """Hands requests on with their whole body in one message."""
 
-    def __init__(self, app: ASGIApp, *, api: ServedApi, reader: BodyReader, metrics: ServerMetrics) -> None:
-        self._app = app
-        self._api = api
-        self._reader = reader
-        self._metrics = metrics
+    app: ASGIApp
+    api: ServedApi
+    reader: BodyReader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         # A stream has no body: it would be held, with its turn among the big ones, for as long as the stream is open.
-        opens_stream = self._api.is_stream or (self._api.refuses == "mcp" and scope["method"] == "GET")
-        limit = 0 if opens_stream else self._api.body_bytes
+        opens_stream = self.api.is_stream or (self.api.refuses == "mcp" and scope["method"] == "GET")
+        limit = 0 if opens_stream else self.api.body_bytes
         try:
-            async with self._reader.read(scope, receive, limit, scope[PRINCIPAL_KEY].caller) as body:
+            async with self.reader.read(scope, receive, limit, scope[PRINCIPAL_KEY].caller) as body:
                 if body is not None:
-                    await self._app(scope, replaying(body, receive), send)
+                    await self.app(scope, replaying(body, receive), send)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
-            self._metrics.refused(error.code)
+            self.api.toolbox.metrics.refused(error.code)
             # Closed only when the body has stalled. Else the rest is read and dropped: a reset could discard the
             # answer.
             is_late = isinstance(error, DeadlineExceeded)
             status = _REQUEST_TIMEOUT if is_late else error.http_status
             extra = ((b"connection", b"close"),) if is_late else ()
-            await refuse(send, self._api, error, status=status, extra=extra)
+            await refuse(send, self.api, error, status=status, extra=extra)
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,18 +20,18 @@ _LEVEL = 1
 _REFUSED = re.compile(rb"gzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 
+@dataclass(frozen=True, slots=True)
 class Compression:
     """Compresses answers of at least `least_bytes` for clients that accept gzip; 0 switches compression off."""
 
-    def __init__(self, app: ASGIApp, *, least_bytes: int) -> None:
-        self._app = app
-        self._least_bytes = least_bytes
+    app: ASGIApp
+    least_bytes: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        if self._least_bytes and _accepts_gzip(scope):
-            send = _compressing(send, self._least_bytes)
-        await self._app(scope, receive, send)
+        if self.least_bytes and _accepts_gzip(scope):
+            send = _compressing(send, self.least_bytes)
+        await self.app(scope, receive, send)
 
 
 def _accepts_gzip(scope: Scope) -> bool:

@@ -6,6 +6,7 @@ A call of a tool is answered by `mcp.calls`, everything else by the SDK. What is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -38,7 +39,7 @@ from myria_server.http.exchange import (
     unusual_headers,
 )
 from myria_server.mcp import requestlog
-from myria_server.mcp.answers import Answers, Held
+from myria_server.mcp.answers import Held
 from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.calls import MODERN, SDK_BYTES, VERSION_HEADER, Calls
 from myria_server.mcp.messages import (
@@ -61,38 +62,20 @@ _METHODS = frozenset({"initialize", "ping", "tools/list", "tools/call", "notific
 """Methods that the log names; any other is text that a caller made up, so it is left out."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class McpEndpoint:
     """Answers MCP requests that passed the checks before it, and whose whole body has arrived.
 
-    Args:
-        calls: answers calls of tools.
-        sdk: answers everything else.
-        bodies: decodes request bodies.
-        answers: counts the answers that the process holds.
-        streams: answers GET with an idle stream and lets DELETE succeed, for clients that expect sessions; None
-            refuses both methods.
+    `calls` answers calls of tools, `sdk` everything else. `streams` answers GET with an idle stream and lets DELETE
+    succeed, for clients that expect sessions; None refuses both methods.
     """
 
-    def __init__(
-        self,
-        api: ServedApi,
-        *,
-        calls: Calls,
-        sdk: ASGIApp,
-        access: Access,
-        bodies: Bodies,
-        answers: Answers,
-        streams: ASGIApp | None = None,
-    ) -> None:
-        self._api = api
-        self._toolbox = api.toolbox
-        self._calls = calls
-        self._sdk = sdk
-        self._access = access
-        self._metrics = access.metrics
-        self._bodies = bodies
-        self._answers = answers
-        self._streams = streams
+    api: ServedApi
+    calls: Calls
+    sdk: ASGIApp
+    access: Access
+    bodies: Bodies
+    streams: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -101,20 +84,20 @@ class McpEndpoint:
             if answer_type(headers.get(b"accept", b"")) == EVENTS:
                 send = as_event_stream(send)
             await self._answer(scope, receive, send)
-        elif self._streams is not None and method == "GET" and EVENTS in headers.get(b"accept", b""):
-            await self._streams(scope, receive, send)
-        elif self._streams is not None and method == "DELETE":
+        elif self.streams is not None and method == "GET" and EVENTS in headers.get(b"accept", b""):
+            await self.streams(scope, receive, send)
+        elif self.streams is not None and method == "DELETE":
             await respond(send, OK, b"{}")  # there is no session to end
         else:
             error = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
-            await refuse(send, self._api, error, extra=((b"allow", b"POST"),))
+            await refuse(send, self.api, error, extra=((b"allow", b"POST"),))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Decode a message, refuse it where a check fails, and answer it: calls here, everything else by the SDK."""
         body = (await receive())["body"]
         version = headers_of(scope).get(VERSION_HEADER)
         try:
-            message = await self._bodies.decode(body)
+            message = await self.bodies.decode(body)
         except Refused as refused:
             await self._refuse_text(scope, send, refused)
             return
@@ -127,36 +110,36 @@ class McpEndpoint:
             await self._answer_batch(scope, receive, message, send)
         # The role comes first: a caller without it gets the challenge that names the scope to ask for.
         elif (forbidden := self._check_role(scope, message)) is not None:
-            await self._access.turn_away(send, self._api, forbidden, request_id=id_of(message))
+            await self.access.turn_away(send, self.api, forbidden, request_id=id_of(message))
         elif (problem := fault(message)) is not None:
             code, text = problem
             await self._refuse(send, message, InvalidArgument(text), reason="message", status=400, code=code)
         # The SDK would answer that the envelope is missing, instead of that there is no such version.
         elif version is not None and version not in _VERSIONS and not _names_version(message):
-            self._metrics.refused("protocol_version")
+            self.api.toolbox.metrics.refused("protocol_version")
             await respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))
         elif (header_problem := unusual_headers(headers_of(scope))) is not None:
             status, text = header_problem
             await self._refuse(send, message, InvalidArgument(text), reason="headers", status=status)
         elif _is_call(message):
             status, answer = await self._call(scope, message)
-            await respond_held(send, self._answers, scope[PRINCIPAL_KEY].caller, answer, status=status)
+            await respond_held(send, self.api.toolbox.answers, scope[PRINCIPAL_KEY].caller, answer, status=status)
         else:
             await self._ask_sdk(scope, receive, message, body, send)
 
     async def _call(self, scope: Scope, message: Mapping[str, Any]) -> tuple[int, bytes]:
-        return await self._calls.answer(message, scope["headers"], scope[PRINCIPAL_KEY], scope[ADDRESS_KEY])
+        return await self.calls.answer(message, scope["headers"], scope[PRINCIPAL_KEY], scope[ADDRESS_KEY])
 
     def _check_role(self, scope: Scope, message: Any) -> AccessError | None:
         """Return the error, counted and noted, where a message calls a tool that its principal may not; else None."""
         name = called_tool(message)
-        if name is None or not self._toolbox.knows(name):
+        if name is None or not self.api.toolbox.knows(name):
             return None
         try:
-            self._toolbox.need(name, scope[PRINCIPAL_KEY], message["params"].get("arguments"))
+            self.api.toolbox.need(name, scope[PRINCIPAL_KEY], message["params"].get("arguments"))
         except AccessError as error:
-            self._toolbox.count(name, error.code)
-            self._access.note(scope, self._api, error, message)
+            self.api.toolbox.count(name, error.code)
+            self.access.note(scope, self.api, error, message)
             return error
         return None
 
@@ -165,13 +148,13 @@ class McpEndpoint:
         error, outline = refused.error, refused.outline
         blamed = blamed_call(outline, error)
         if (forbidden := self._check_role(scope, outline)) is not None:
-            await self._access.turn_away(send, self._api, forbidden, request_id=id_of(outline))
-        elif blamed is not None and self._toolbox.knows(blamed[1]):
+            await self.access.turn_away(send, self.api, forbidden, request_id=id_of(outline))
+        elif blamed is not None and self.api.toolbox.knows(blamed[1]):
             request_id, name, about_arguments = blamed
-            self._toolbox.count(name, error.code)
+            self.api.toolbox.count(name, error.code)
             is_modern = headers_of(scope).get(VERSION_HEADER) == MODERN
-            refusal = self._toolbox.refusal(about_arguments)
-            await respond(send, OK, self._calls.written(request_id, refusal, is_modern=is_modern))
+            refusal = self.api.toolbox.refusal(about_arguments)
+            await respond(send, OK, self.calls.written(request_id, refusal, is_modern=is_modern))
         else:
             code = mcp_types.INVALID_REQUEST if isinstance(error, BodyTooLarge) else mcp_types.PARSE_ERROR
             await self._refuse(send, outline, error, code=code)
@@ -187,8 +170,8 @@ class McpEndpoint:
         code: int = mcp_types.INVALID_REQUEST,
     ) -> None:
         """Answer a message with an error, counted under `reason`, or under the error's code where that is None."""
-        self._metrics.refused(reason or error.code)
-        await refuse(send, self._api, error, request_id=id_of(message), status=status, code=code)
+        self.api.toolbox.metrics.refused(reason or error.code)
+        await refuse(send, self.api, error, request_id=id_of(message), status=status, code=code)
 
     async def _answer_batch(self, scope: Scope, receive: Receive, messages: list[Any], send: Send) -> None:
         """Answer a JSON-RPC batch, message by message, where the protocol version has batches."""
@@ -208,10 +191,10 @@ class McpEndpoint:
             try:
                 usage.more(len(messages) - 1)
             except RateLimited as limited:
-                self._access.note(scope, self._api, limited)
-                await self._access.turn_away(send, self._api, limited)
+                self.access.note(scope, self.api, limited)
+                await self.access.turn_away(send, self.api, limited)
                 return
-        with self._answers.held(scope[PRINCIPAL_KEY].caller) as held:
+        with self.api.toolbox.answers.held(scope[PRINCIPAL_KEY].caller) as held:
             replies = []
             for message in messages:
                 if reply := await self._answer_in_batch(scope, receive, message, held):
@@ -234,7 +217,7 @@ class McpEndpoint:
                 "out: send it in a request of its own, or ask for less",
                 limit=held.most_bytes,
             )
-            self._metrics.refused(error.code)
+            self.api.toolbox.metrics.refused(error.code)
             return rpc_error(request_id, mcp_types.INVALID_REQUEST, error.message, error.to_json())
         message = with_object_arguments(message)
         if (problem := fault(message)) is not None:
@@ -272,7 +255,7 @@ class McpEndpoint:
         ]
         replaced_headers = [(b"content-length", b"%d" % len(body)), (b"accept", JSON + b", " + EVENTS)]
         sdk_scope = {**scope, "path": "/mcp", "raw_path": b"/mcp", "headers": kept_headers + replaced_headers}
-        await self._sdk(sdk_scope, replaying(body, receive), send)
+        await self.sdk(sdk_scope, replaying(body, receive), send)
 
 
 def _is_call(message: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 import orjson
@@ -14,7 +15,6 @@ from myria_server.http.answer_headers import CrossOrigins
 from myria_server.http.authorization import OAUTH_PREFIX
 from myria_server.http.exchange import JSON, ServedApi, headers_of, refuse, respond
 from myria_server.http.health import METRICS_PATH
-from myria_server.metrics import ServerMetrics
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^:/\[\]@?#\s]+)(:[0-9]+)?")
@@ -53,32 +53,28 @@ class HostList:
         return "*" in self._names or name in self._names or authority in self._names or name.endswith(self._suffixes)
 
 
+@dataclass(frozen=True, slots=True)
 class HostCheck:
     """Lets requests pass that name this server, and come from no page or from one that may call."""
 
-    def __init__(self, app: ASGIApp, *, api: ServedApi, hosts: HostList, metrics: ServerMetrics) -> None:
-        self._app = app
-        self._api = api
-        self._hosts = hosts
-        self._metrics = metrics
+    app: ASGIApp
+    api: ServedApi
+    hosts: HostList
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         headers = headers_of(scope)
-        reason = self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
-        if reason is None and self._api.refuses == "contract" and _is_page_form(scope["method"], headers):
+        reason = self.hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
+        if reason is None and self.api.refuses == "contract" and _is_page_form(scope["method"], headers):
             reason = "form"
         if reason is None:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
-        self._metrics.refused(f"foreign_{reason}")
-        await refuse(
-            send,
-            self._api,
-            foreign_refusal(reason, headers.get(reason.encode(), b"").decode("latin-1")),
-        )
+        self.api.toolbox.metrics.refused(f"foreign_{reason}")
+        await refuse(send, self.api, foreign_refusal(reason, headers.get(reason.encode(), b"").decode("latin-1")))
 
 
+@dataclass(frozen=True, slots=True)
 class HostCheckBeside:
     """Refuses requests for figures, and for tokens, that name another host.
 
@@ -86,9 +82,8 @@ class HostCheckBeside:
     only an address too, and no page can rebind that.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: HostList) -> None:
-        self._app = app
-        self._hosts = hosts
+    app: ASGIApp
+    hosts: HostList
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request, or what is none."""
@@ -96,14 +91,14 @@ class HostCheckBeside:
             error = foreign_refusal("host", host.decode("latin-1"))
             await respond(send, error.http_status, orjson.dumps({"error": error.to_json()}))
             return
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
     def _foreign(self, scope: Scope) -> bytes | None:
         path: str = scope["path"]
         if path != METRICS_PATH and not path.startswith(OAUTH_PREFIX):
             return None
         host = headers_of(scope).get(b"host", b"")
-        is_allowed = self._hosts.refusal(host, None) is None or (path == METRICS_PATH and _is_address(host))
+        is_allowed = self.hosts.refusal(host, None) is None or (path == METRICS_PATH and _is_address(host))
         return None if is_allowed else host
 
 

@@ -24,16 +24,16 @@ class ProtectedResource:
         public_url: where clients reach it, without a path.
         issuers: whose tokens are accepted.
         own: whether this server issues tokens too, whose scopes are roles.
-        faces: the APIs that are served.
+        apis: the APIs that are served.
     """
 
     def __init__(
-        self, public_url: str, issuers: Sequence[Issuer], *, own: bool = False, faces: Sequence[Face] = tuple(PATH_OF)
+        self, public_url: str, issuers: Sequence[Issuer], *, own: bool = False, apis: Sequence[Face] = tuple(PATH_OF)
     ) -> None:
         self._public_url = public_url
         self._issuers = issuers
         self._issues_tokens = own
-        self.urls: Mapping[Face, str] = {api: public_url + PATH_OF[api] for api in faces}
+        self.urls: Mapping[Face, str] = {api: public_url + PATH_OF[api] for api in apis}
 
     def metadata_url(self, api: Face) -> str:
         """Return the address of an API's metadata, with the well-known part before its path (RFC 9728, 3.1)."""

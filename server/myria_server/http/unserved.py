@@ -12,7 +12,7 @@ from starlette.responses import Response
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.settings import Settings, variable_of
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
-from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_faces
+from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_apis
 
 _SWITCHES: Mapping[str, tuple[str, ...]] = {
     SWITCH_OF["agent"]: (PATH_OF["agent"],),
@@ -46,7 +46,7 @@ async def refuse_unserved(request: Request, refused: Exception) -> Response:
             setting=switch,
         )
     else:
-        served = ", ".join(PATH_OF[api] for api in served_faces(settings))
+        served = ", ".join(PATH_OF[api] for api in served_apis(settings))
         error = PathNotFound(f"nothing is served here; MCP is at {served}")
     body = orjson.dumps({"error": error.to_json()}, default=str)
     return Response(body, status_code=error.http_status, media_type="application/json", headers=headers)

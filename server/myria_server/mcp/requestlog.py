@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,23 +30,10 @@ class NotedRequest:
     """An HTTP request while it is answered; `lines` counts the log lines that its calls wrote."""
 
     request_id: str
-    face: str
-    began: float
     tenant: str | None = None
     method: str | None = None
     code: str | None = None
-    status: int = 0
     lines: int = 0
-
-    def watching(self, send: Send) -> Send:
-        """Return a `send` that notes the status."""
-
-        async def noting(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self.status = message["status"]
-            await send(message)
-
-        return noting
 
 
 _current: ContextVar[NotedRequest | None] = ContextVar("request", default=None)
@@ -58,44 +44,42 @@ def is_on() -> bool:
     return _log.isEnabledFor(logging.DEBUG)
 
 
-@contextmanager
-def noting(headers: Mapping[bytes, bytes], api: str) -> Iterator[NotedRequest]:
-    """Note the request that the block answers; if none of its calls wrote a log line, write one at the end."""
-    client_id = _shorten_printable(headers.get(b"x-request-id", b"").decode("latin-1"))
-    noted = NotedRequest(client_id or new_id("req"), api, time.perf_counter())
-    token = _current.set(noted)
-    try:
-        yield noted
-    finally:
-        _current.reset(token)
-        if not noted.lines:
-            code = noted.code or ("ok" if noted.status < 400 else f"http_{noted.status}")
-            seconds = time.perf_counter() - noted.began
-            _write(
-                noted.request_id,
-                seconds,
-                tenant=noted.tenant,
-                face=api,
-                tool=noted.method,
-                code=code,
-                naming_arguments={},
-            )
-
-
+@dataclass(frozen=True, slots=True)
 class RequestLog:
-    """Notes the requests to an API, where lines are wanted."""
+    """Notes the requests to an API, where lines are wanted; writes a line for one whose calls wrote none."""
 
-    def __init__(self, app: ASGIApp, *, face: str) -> None:
-        self._app = app
-        self._api = face
+    app: ASGIApp
+    api: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         if not is_on():
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
-        with noting(dict(scope["headers"]), self._api) as noted:
-            await self._app(scope, receive, noted.watching(send))
+        client_id = _shorten_printable(dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1"))
+        noted, began, status = NotedRequest(client_id or new_id("req")), time.perf_counter(), 0
+
+        async def send_noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        token = _current.set(noted)
+        try:
+            await self.app(scope, receive, send_noted)
+        finally:
+            _current.reset(token)
+            if not noted.lines:
+                _write(
+                    noted.request_id,
+                    time.perf_counter() - began,
+                    tenant=noted.tenant,
+                    face=self.api,
+                    tool=noted.method,
+                    code=noted.code or ("ok" if status < 400 else f"http_{status}"),
+                    naming_arguments={},
+                )
 
 
 def current() -> NotedRequest | None:

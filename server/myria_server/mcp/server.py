@@ -103,7 +103,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     async def list_prompts(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListPromptsResult:
-        return mcp_types.ListPromptsResult(prompts=listed_prompts() if toolbox.face == "agent" else [])
+        return mcp_types.ListPromptsResult(prompts=listed_prompts() if toolbox.api == "agent" else [])
 
     async def get_prompt(_context: _Context, params: mcp_types.GetPromptRequestParams) -> mcp_types.GetPromptResult:
         return prompt_named(params.name)
@@ -111,7 +111,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     async def list_resources(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListResourcesResult:
-        return mcp_types.ListResourcesResult(resources=listed_resources() if toolbox.face == "agent" else [])
+        return mcp_types.ListResourcesResult(resources=listed_resources() if toolbox.api == "agent" else [])
 
     async def read_named_resource(
         context: _Context, params: mcp_types.ReadResourceRequestParams
@@ -144,14 +144,14 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         version=version("myria"),
         title="Myria",
         description="Long-term memory for conversational agents",
-        instructions=_INSTRUCTIONS_OF.get(toolbox.face, INSTRUCTIONS),
+        instructions=_INSTRUCTIONS_OF.get(toolbox.api, INSTRUCTIONS),
         cache_hints=dict.fromkeys(_LISTINGS, _LISTING_HINT),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt if toolbox.face == "agent" else None,
+        on_get_prompt=get_prompt if toolbox.api == "agent" else None,
         on_list_resources=list_resources,
-        on_read_resource=read_named_resource if toolbox.face == "agent" else None,
+        on_read_resource=read_named_resource if toolbox.api == "agent" else None,
         on_list_resource_templates=list_resource_templates,
     )
     server.middleware.clear()

@@ -42,21 +42,21 @@ async def serve_stdio(
     settings: Settings | None = None,
     *,
     tenant: str = "default",
-    face: Face = "core",
+    api: Face = "core",
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
 ) -> None:
     """Serve one client over a pair of byte streams until its input ends.
 
     Args:
-        face: the API whose tools are offered.
+        api: the API whose tools are offered.
         stdin: where messages come from, one JSON text per line; the process's own by default.
         stdout: where answers go.
     """
     settings = settings or Settings()
     metrics = ServerMetrics()
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
-    toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
+    toolbox = Toolbox(memory, settings, metrics, api=api, journal=journal)
     local = local_principal(tenant, actor="stdio", fallback=settings.auth.local_participants)
     server = build_server(toolbox, settings, local)
     async with running(journal.run()), running(memory.forgetting.run()):

@@ -31,10 +31,9 @@ from myria.notes.answertext import ShownAnswer
 from myria.settings import Settings
 from myria_server.api.answers import Answer
 from myria_server.api.api_call import CallResult, Json
-from myria_server.api.contracts import refusal_of, runner_of
 from myria_server.api.core.inputs import read
 from myria_server.api.memtrace.handlers import Route
-from myria_server.api.tools import PATH_OF, SWITCH_OF, TOOLS, Tool
+from myria_server.api.tools import PATH_OF, SWITCH_OF, TOOLS, Tool, refusal_of, runner_of
 from myria_server.api.without_read import open_part
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import Answers
@@ -63,11 +62,11 @@ class Toolbox:
         settings: Settings,
         metrics: ServerMetrics,
         *,
-        face: Face = "core",
+        api: Face = "core",
         journal: Journal | None = None,
         answers: Answers | None = None,
     ) -> None:
-        self.face = face
+        self.api = api
         self.answers = answers or Answers.within(settings)
         self._journal = journal
         self.metrics = metrics
@@ -79,14 +78,14 @@ class Toolbox:
         self._name_style = settings.mcp.tool_names
         self._zone = settings.service.zone
         profiles = set(settings.mcp.profiles)
-        self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
-        self._run = runner_of(face, memory, settings, metrics)
+        self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and api in tool.apis)
+        self._run = runner_of(api, memory, settings, metrics)
         self._tools = {name: tool for tool in TOOLS for name in (tool.name, tool.dotted(), tool.plain())}
         """All tools by every name of theirs, offered here or not."""
 
     def refusal(self, error: MyriaError) -> CallResult:
         """Return the outcome of a refused call, in the form of this API's contract."""
-        content, status = refusal_of(self.face, error)
+        content, status = refusal_of(self.api, error)
         body = orjson.dumps(content, default=str)
         return CallResult(body, is_error=True, code=error.code, status=status)
 
@@ -97,8 +96,8 @@ class Toolbox:
     def count(self, name: str, code: str) -> None:
         """Count a call of a known tool that was refused before it ran."""
         tool = self._tools[name].name
-        self.metrics.request_done(self.face, tool, code, 0.0)
-        requestlog.called(None, self.face, tool, None, seconds=0.0, code=code)
+        self.metrics.request_done(self.api, tool, code, 0.0)
+        requestlog.called(None, self.api, tool, None, seconds=0.0, code=code)
 
     def need(self, name: str, principal: Principal, arguments: Any) -> None:
         """Check that a principal may call a known tool with these arguments; a tool not offered here passes, too.
@@ -115,7 +114,7 @@ class Toolbox:
         return tuple(tool for tool in self.offered if not principal.roles.isdisjoint(tool.roles))
 
     def _not_offered(self, name: str, tool: Tool) -> ToolNotEnabled:
-        if self.face in tool.faces:
+        if self.api in tool.apis:
             return ToolNotEnabled(
                 f"{name} belongs to the profile {tool.profile}, which this server does not offer; mcp.profiles adds it",
                 setting="mcp.profiles",
@@ -125,11 +124,11 @@ class Toolbox:
 
     def _offered_at(self, tool: Tool) -> tuple[str, dict[str, str]]:
         """Return where other APIs offer a tool, as text and as details; if all are off, with the setting to change."""
-        endpoints = " or ".join(PATH_OF[api] for api in tool.faces)
+        endpoints = " or ".join(PATH_OF[api] for api in tool.apis)
         off_switches = [
-            SWITCH_OF[api] for api in tool.faces if api in SWITCH_OF and not self._settings.get(SWITCH_OF[api])
+            SWITCH_OF[api] for api in tool.apis if api in SWITCH_OF and not self._settings.get(SWITCH_OF[api])
         ]
-        if len(off_switches) < len(tool.faces):
+        if len(off_switches) < len(tool.apis):
             return endpoints, {"endpoint": endpoints}
         return f"{endpoints}, which {off_switches[0]} switches on", {"endpoint": endpoints, "setting": off_switches[0]}
 
@@ -138,9 +137,9 @@ class Toolbox:
         shown_name, tools = name[:100], {tool.named(self._name_style): tool for tool in TOOLS}
         nearest = difflib.get_close_matches(shown_name, list(tools), n=1, cutoff=0.5)
         if not nearest:
-            return UnknownTool(f"Unknown tool: {shown_name}; tools/list names those of {PATH_OF[self.face]}")
+            return UnknownTool(f"Unknown tool: {shown_name}; tools/list names those of {PATH_OF[self.api]}")
         where, details = "", {"nearest": nearest[0]}
-        if self.face not in tools[nearest[0]].faces:
+        if self.api not in tools[nearest[0]].apis:
             offered_at, place_details = self._offered_at(tools[nearest[0]])
             where, details = f", which is offered at {offered_at}", details | place_details
         return UnknownTool(f"Unknown tool: {shown_name}; did you mean {nearest[0]}{where}?", **details)
@@ -161,7 +160,7 @@ class Toolbox:
                 actor=principal.actor,
                 action=tool.name,
                 outcome=result.code,
-                face=self.face,
+                face=self.api,
                 address=None if address_of is None else address_of(),
             )
             named = arguments if isinstance(arguments, dict) else {}
@@ -263,7 +262,7 @@ class Toolbox:
                         actor=principal.actor,
                         action=name,
                         outcome=code,
-                        face=self.face,
+                        face=self.api,
                         address=None if address_of is None else address_of(),
                     )
                 )
@@ -280,9 +279,7 @@ class Toolbox:
             caller.reset(caller_token)
             metrics.in_flight -= 1
             took = time.perf_counter() - began
-            metrics.request_done(self.face, name, code, took)
-            requestlog.called(principal.tenant, self.face, name, arguments, seconds=took, code=code)
+            metrics.request_done(self.api, name, code, took)
+            requestlog.called(principal.tenant, self.api, name, arguments, seconds=took, code=code)
             if self._journal is not None:
-                self._journal.call(
-                    principal, face=self.face, tool=name, arguments=arguments, seconds=took, outcome=code
-                )
+                self._journal.call(principal, face=self.api, tool=name, arguments=arguments, seconds=took, outcome=code)

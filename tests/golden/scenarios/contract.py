@@ -46,7 +46,7 @@ async def play(golden: Golden) -> None:
         await golden.method("prompts/get", path="/mcp/agent", name=prompt)
     await golden.method("resources/read", path="/mcp/agent", uri="myria://unknown")
     for tool in TOOLS:
-        for path in (PATH_OF[face] for face in tool.faces):
+        for path in (PATH_OF[face] for face in tool.apis):
             await golden.tool(tool.plain(), _path=path)
         properties = input_schema(tool, Limits())["properties"]
         await golden.tool(tool.plain(), nonsense=1)
