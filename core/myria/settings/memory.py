@@ -45,15 +45,15 @@ class RecallSettings(Section):
     importance: Annotated[float, Field(ge=0, le=10)] = 0.15
     """Share that a note of importance 1 gains, others in proportion."""
     recency: Annotated[float, Field(ge=0, le=10)] = 0.1
-    """Share that a memory of now gains; it halves every recall.recency_days."""
+    """Share that a memory of this moment gains. It halves every recall.recency_days."""
     recency_days: Annotated[float, Field(gt=0, le=36_500)] = 90.0
     """Days in which the gain of recent memories halves."""
     keywords: Annotated[float, Field(ge=0, le=10)] = 0.3
-    """Share that a note with all keywords asked for gains."""
+    """Share that a note gains if it has all keywords asked for."""
     context: Annotated[float, Field(ge=0, le=10)] = 0.3
-    """Share that a memory with all words of contextText, or six of them, gains."""
+    """Share that a memory gains if it has all words of contextText, or six of them."""
     topics: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Share of its best event's score that a topic gets whose label holds all words of the question. 0: no topics."""
+    """Share of its best event's score that a topic gets if its label holds all words of the question. 0: no topics."""
     quality: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share that a note rated 1 gains and a note rated 0 loses (notes.evaluate)."""
     use: Annotated[float, Field(ge=0, le=1)] = 0.05

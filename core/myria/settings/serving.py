@@ -120,7 +120,7 @@ class McpSettings(Section):
     stdio_builds: bool = True
     """Whether `myria serve --stdio` on a data folder also builds while no other process does."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Time for open requests to finish once nothing new is accepted; open streams end then."""
+    """Time for open requests to finish at shutdown. Whatever is open then ends."""
 
     @property
     def scheme(self) -> str:
