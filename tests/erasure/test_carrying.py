@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
+from unittest import mock
 
 import asyncpg
 import pytest
@@ -15,7 +16,7 @@ from myria.access.principal import Proof
 from myria.access.store import AccessStore, NewKey
 from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
-from myria.erasure import removal, words
+from myria.erasure import pace, removal, words
 from myria.erasure.carrying import THREAD, ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.model import Selection
@@ -28,6 +29,10 @@ from tests.support.counts import share
 from tests.support.events import TENANT, append, event
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
+from tests.support.virtual_time import in_virtual_time
+
+RATIO = 2.5
+"""Seconds of rest for each second of work; tests do not rest otherwise."""
 
 
 def carrier(pool: Pool, settings: ErasureSettings = SETTINGS.erasure, *, unproved: bool = False) -> ErasureCarrier:
@@ -265,3 +270,18 @@ async def test_two_lists_that_nobody_proved_are_both_carried_out(database: Datab
         erased = [(await asked_by(serving, None).status(erasure_id)).erased for erasure_id in begun]
     assert erased == [1, 2]
     assert await traces(database.dsn) == []
+
+
+@in_virtual_time(pace)
+async def test_it_rests_longer_than_it_works() -> None:
+    """Appends and queries have the database to themselves for most of the time, and no rest is longer than 0.5 s."""
+    clock = asyncio.get_running_loop().time
+    with mock.patch.object(pace, "REST_RATIO", RATIO):
+        paced = pace.Pace()
+        rests = []
+        for worked_s in (0.02, 0.0004, 0.0006, 60.0):
+            await asyncio.sleep(worked_s)
+            began = clock()
+            await paced.rest()
+            rests.append(round(clock() - began, 6))
+    assert rests == [0.05, 0.0, 0.0025, 0.5]

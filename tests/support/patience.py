@@ -81,10 +81,12 @@ _LONGER: dict[type, dict[str, float]] = {
 
 def be_patient() -> None:
     """Give this process, and the programs that it starts, those longer bounds; a test that sets one itself has its own.
+    In this process an erasure does not rest: nobody else uses the memory of a test.
 
     tests/settings compares the defaults with docs/settings.md, in a process without this.
     """
     from myria.access import grants, key_cache
+    from myria.erasure import pace
     from myria_server.http import keysets
 
     for made, longer in _LONGER.items():
@@ -93,9 +95,14 @@ def be_patient() -> None:
             for name, value in longer.items():
                 os.environ.setdefault(variable_of(f"{made.section_name}.{name}"), str(value))
     _let_default(PoolOptions, {"bounds": TransactionBounds()})
-    for module, name in ((grants, "_STATEMENT_S"), (key_cache, "_STATEMENT_S"), (keysets, "FETCH_S")):
+    for module, name, value in (
+        (grants, "_STATEMENT_S", OF_MYRIA_S),
+        (key_cache, "_STATEMENT_S", OF_MYRIA_S),
+        (keysets, "FETCH_S", OF_MYRIA_S),
+        (pace, "REST_RATIO", 0.0),
+    ):
         assert hasattr(module, name)
-        setattr(module, name, OF_MYRIA_S)
+        setattr(module, name, value)
 
 
 def _let_default(made: type, longer: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-_REST_RATIO = 2.5
+REST_RATIO = 2.5
 """Seconds of rest for each second of work."""
 
 _LEAST_WORK_S = 0.001
@@ -25,5 +25,5 @@ class Pace:
         """
         worked_s = time.monotonic() - self._worked_since
         if worked_s >= _LEAST_WORK_S:
-            await asyncio.sleep(min(_LONGEST_REST_S, worked_s * _REST_RATIO))
+            await asyncio.sleep(min(_LONGEST_REST_S, worked_s * REST_RATIO))
             self._worked_since = time.monotonic()
