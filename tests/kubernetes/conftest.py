@@ -74,3 +74,4 @@ def installation(  # noqa: PLR0917 - fixtures
     )
     yield one
     one.tell()  # shown only when the test failed
+    one.close()

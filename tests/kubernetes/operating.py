@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,10 +13,8 @@ from typing import Any
 import asyncpg
 import yaml
 
-from myria.db.database import ALL_TENANTS
-from myria.db.database import Database as Pool
+from tests.kubernetes import manifests
 from tests.kubernetes.api import Json, condition
-from tests.kubernetes.manifests import EXAMPLES
 from tests.kubernetes.node import Node
 from tests.kubernetes.place import OPERATOR, Place
 from tests.support.events import append, conversation
@@ -51,6 +50,8 @@ class Installation:
     environment: dict[str, str] = field(default_factory=dict)
     template: Path = field(init=False)
     operators: list[Spawned] = field(default_factory=list)
+    _connection: asyncpg.Connection | None = field(init=False, default=None)
+    _asking: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.template = self.folder / "pod-template.yaml"
@@ -59,7 +60,7 @@ class Installation:
 
     def write_template(self, change: Callable[[Json], None] = lambda _template: None) -> None:
         """Write the example's pod template, changed."""
-        template = yaml.safe_load((EXAMPLES / "pod-template.yaml").read_text(encoding="utf-8"))
+        (template,) = manifests.read(manifests.EXAMPLES / "pod-template.yaml")
         change(template)
         self.template.write_text(yaml.safe_dump(template), encoding="utf-8")
 
@@ -118,13 +119,20 @@ class Installation:
         self.databases.loop.run(append(self.database.server_dsn, events, tenant=tenant))
 
     def query(self, statement: str, *arguments: Any) -> list[dict[str, Any]]:
-        """Return rows of the database, of every tenant."""
+        """Return rows of the database, of every tenant, over a connection that is kept: tests ask many times."""
 
         async def read() -> list[dict[str, Any]]:
-            async with Pool(self.database.dsn) as pool, pool.read(ALL_TENANTS) as connection:
-                return [dict(row) for row in await connection.fetch(statement, *arguments)]
+            async with self._asking:
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await asyncpg.connect(self.database.superuser_dsn)
+                return [dict(row) for row in await self._connection.fetch(statement, *arguments)]
 
         return self.databases.loop.run(read())
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self.databases.loop.run(self._connection.close())
 
     def active(self, tenant: str = "default") -> str | None:
         """Return the tenant's active snapshot."""

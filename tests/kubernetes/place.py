@@ -153,14 +153,16 @@ class Place:
         return last
 
     def close(self) -> None:
-        """Delete everything; pods that nobody runs any more are removed by force."""
+        """Delete what controllers act on; pods that nobody runs any more are removed by force.
+
+        The namespace stays until the control plane ends: to delete one, it looks for objects of every kind there is.
+        """
         with contextlib.suppress(ApiError, httpx.TransportError):
             for kind in ("MyriaRebuild", "Deployment", "StatefulSet", "Job"):
                 for one in self.admin.objects(kind, self.name):
                     self.admin.delete(kind, one["metadata"]["name"], self.name)
             for pod in self.admin.objects("Pod", self.name):
                 self.admin.delete("Pod", pod["metadata"]["name"], self.name, grace_s=0)
-            self.admin.delete("Namespace", self.name)
         for api in self._apis:
             api.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.kubernetes.api import Json
+from tests.kubernetes.instant import play_pods
 from tests.kubernetes.manifests import EXAMPLES
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import rebuild as manifest
@@ -67,6 +68,7 @@ def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
 def test_a_rebuild_without_news_changes_nothing(installation: Installation) -> None:
     """It succeeds as NothingToDo, full or not, and leaves no snapshot; force gives one, which previous passes over."""
     place = installation.place
+    play_pods(installation)
     installation.start()
     ids = []
     for number in range(2):

@@ -186,7 +186,7 @@ class Story:
         if name == "requested":
             # Pruned at once (no history is kept), and never made again.
             await until(lambda: self.installation.active() is not None and not self.place.rebuilds())
-            await asyncio.sleep(1.5)
+            await self._looked_again()
             assert self.place.rebuilds() == []
             assert len(self.installation.builds()) == 1
             return
@@ -221,6 +221,19 @@ class Story:
             await until(lambda: not self.place.jobs_of(found)[0]["status"].get("active"))
         moves = self.installation.query("SELECT kind FROM myria.pointer_moves WHERE resource_uid IS NOT NULL")
         assert len(moves) == (0 if name in {"failing", "aborted", "given_up", "closed"} else 1)
+
+    async def _looked_again(self) -> None:
+        """Wait until the operator has asked the database a few times more what is new."""
+        looks = 0
+        look = Ledger.changed
+
+        async def counted(ledger: Ledger) -> Any:
+            nonlocal looks
+            looks += 1
+            return await look(ledger)
+
+        self._monkeypatch.setattr(Ledger, "changed", counted)
+        await until(lambda: looks > 5)
 
     def _requests(self) -> list[dict[str, Any]]:
         return self.installation.query("SELECT suspended FROM myria.rebuild_requests WHERE resource_uid IS NOT NULL")

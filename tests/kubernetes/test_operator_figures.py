@@ -69,10 +69,10 @@ def test_latency_and_requests(installation: Installation) -> None:
 
 @pytest.mark.soak
 def test_memory_does_not_grow_with_what_is_pruned(installation: Installation) -> None:
-    """After ten times as many resources (four times, outside of soak runs) it is at most 1.2 times as large."""
+    """After ten times as many resources (three times, outside of soak runs) it is at most 1.2 times as large."""
     place, run = installation.place, installation.databases.loop.run
-    early, late = (50, 500) if SOAK else (12, 48)
-    tenants = [f"t{number}" for number in range(6 if late == 48 else 10)]
+    early, late = (50, 500) if SOAK else (8, 24)
+    tenants = [f"t{number}" for number in range(10 if SOAK else 4)]
     for tenant in tenants:
         installation.append(4, tenant=tenant)
     play_pods(installation)

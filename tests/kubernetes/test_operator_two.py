@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation, reason
 from tests.support.processes import Spawned
 
@@ -15,6 +16,7 @@ def test_builds_go_on_when_one_of_two_is_lost(installation: Installation, number
     """One dies, or stands still as on a node that is cut off: each rebuild is built once, by one Job."""
     place = installation.place
     installation.append(12)
+    play_pods(installation)
     operators: list[Spawned] = [installation.start(), installation.start()]
     names = [f"r{at}" for at in range(4)]
     for at, name in enumerate(names):

@@ -54,8 +54,8 @@ def test_a_namespace_is_deleted_with_all_that_is_in_it(
     folder.mkdir()
     second = Place(place.control_plane, folder)
     node = Node(place.control_plane, guardian, second.name, Processes).start()
+    moved = dataclasses.replace(installation, place=second, node=node, folder=folder, operators=[])
     try:
-        moved = dataclasses.replace(installation, place=second, node=node, folder=folder, operators=[])
         moved.start(operator_sweep_s="0.5")
         wait_until(lambda: moved.builds()[0]["status"] in {"aborted", "failed"}, 20, "the end of the build")
         second.rebuild("again")
@@ -63,6 +63,7 @@ def test_a_namespace_is_deleted_with_all_that_is_in_it(
     finally:
         node.stop()
         second.close()
+        moved.close()
 
 
 async def test_an_older_definition_is_replaced(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
