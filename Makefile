@@ -55,7 +55,7 @@ control-plane: venv-dev ## Build a Kubernetes control plane for the tests, once,
 check: venv-dev ## Run what needs no cluster or installation and starts no programs: a third of cases and repetitions.
 	MYRIA_TEST_CHECK=1 $(PYTEST) $(SPREAD) $(or $(ARGS),tests -m 'not processes' $(HEAVY:%=--ignore=tests/%))
 
-test: venv-dev ## Run the whole suite (the long checks with a tenth of their counts), slowest tests last.
+test: venv-dev ## Run the whole suite (the long checks with a twentieth of their counts), slowest tests last.
 	@$(if $(ARGS),,$(CONTROL_PLANE))
 	@$(if $(ARGS),,$(PROMETHEUS))
 	$(PYTEST) $(SPREAD) $(or $(ARGS),tests)

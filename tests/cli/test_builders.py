@@ -55,10 +55,11 @@ def rebuilt(database: Database, folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
-        ("auth: {server: true, public_url: 'http://127.0.0.1:8321'}", ["--auth"]),
-        ("auth: {issuers_file: ISSUERS, public_url: 'http://127.0.0.1:8321'}", ["--auth"]),
-        ("mcp: {host: 192.0.2.1, port: 1}", ["--host", "127.0.0.1"]),
-        ("auth: {local_participants: []}", ["--as", "ana, b"]),
+        ("auth: {server: true, issuers_file: ISSUERS, public_url: 'http://127.0.0.1:8321'}", ["--auth"]),
+        (
+            "{mcp: {host: 192.0.2.1, port: 1}, auth: {local_participants: []}}",
+            ["--host", "127.0.0.1", "--as", "ana, b"],
+        ),
     ],
 )
 def test_builders_have_the_settings_in_force(

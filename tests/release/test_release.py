@@ -232,10 +232,24 @@ def folder(guardian: Guardian) -> Iterator[Path]:
         yield made
 
 
-@pytest.mark.parametrize("package", [f"myria-{VERSION}-py3-none-any.whl", f"myria-{VERSION}.tar.gz"])
-def test_it_installs_into_a_fresh_environment_and_runs_the_demo(package: str, released: Path, folder: Path) -> None:
+def test_the_source_distribution_gives_the_same_wheel(released: Path, tmp_path: Path) -> None:
+    """Whoever builds from it has file for file what whoever takes the wheel has."""
+    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation")
+    source = released / f"python/myria-{VERSION}.tar.gz"
+    subprocess.run([*command, "--wheel-dir", tmp_path, source], check=True, capture_output=True)
+    name = f"myria-{VERSION}-py3-none-any.whl"
+
+    def contents(wheel: Path) -> dict[str, bytes]:
+        with zipfile.ZipFile(wheel) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+
+    assert contents(tmp_path / name) == contents(released / "python" / name)
+
+
+def test_it_installs_into_a_fresh_environment_and_runs_the_demo(released: Path, folder: Path) -> None:
     """`myria version` says the version and `myria demo --once` answers its questions, without a checkout."""
-    subprocess.run([sys.executable, "-m", "venv", folder / "fresh"], check=True)
+    package = f"myria-{VERSION}-py3-none-any.whl"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "fresh"], check=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "fresh"), "platbase": str(folder / "fresh")}))
     # Myria's dependencies, and what builds a source distribution, come from the environment of these tests. A line of
     # a .pth file adds a folder without its own .pth files, so the checkout's packages do not come with it.
@@ -243,6 +257,8 @@ def test_it_installs_into_a_fresh_environment_and_runs_the_demo(package: str, re
     install = (
         "-m",
         "pip",
+        "--python",
+        folder / "fresh/bin/python",
         "install",
         "--quiet",
         "--no-deps",
@@ -260,7 +276,7 @@ def test_it_installs_into_a_fresh_environment_and_runs_the_demo(package: str, re
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run(folder / "fresh/bin/python", *install, released / "python" / package)
+    run(sys.executable, *install, released / "python" / package)
     myria = folder / "fresh/bin/myria"
     assert json.loads(run(myria, "version", "--json"))["myria"] == VERSION
     place = run(folder / "fresh/bin/python", "-c", "import myria, myria_cli; print(myria.__file__, myria_cli.__file__)")

@@ -57,13 +57,21 @@ def test_a_new_version_is_one_edit(checkout: Path) -> None:
 def test_a_changed_chart_needs_a_greater_version(checkout: Path) -> None:
     """Once a chart was released, another one under its version is a breach; a greater version is none."""
     git(checkout, "tag", "v0.1.0")
-    assert "charts/myria: changed" not in script(checkout, "check_house.py")[1]
+    assert "charts/myria: changed" not in of_charts(checkout)
     with (checkout / "charts/myria/templates/NOTES.txt").open("a", encoding="utf-8") as notes:
         notes.write("One line more.\n")
-    assert "charts/myria: changed" in script(checkout, "check_house.py")[1]
+    assert "charts/myria: changed" in of_charts(checkout)
     about = checkout / "charts/myria/Chart.yaml"
     about.write_text(re.sub(r"(?m)^version: .*", "version: 99.0.0", about.read_text(encoding="utf-8")))
-    assert "charts/myria: changed" not in script(checkout, "check_house.py")[1]
+    assert "charts/myria: changed" not in of_charts(checkout)
+
+
+def of_charts(checkout: Path) -> str:
+    """Return the breaches of the rule for charts; the other rules read every file."""
+    rule = "import check_house; print(*check_house.chart_breaches())"
+    command = [sys.executable, "-c", rule]
+    folder = checkout / "scripts"
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_notice_names_what_others_wrote() -> None:

@@ -7,7 +7,7 @@ named in `OPEN`, or else stand behind the gate.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_
 from myria_server.http.resource import WELL_KNOWN
 from tests.server.wire import BASE_HEADERS, META, MODERN, Served, call, event, headers, serving
 from tests.support.builds import rows
-from tests.support.counts import some
 from tests.support.issuer import NOW, RunningIssuer, encoded, hmac_token, public_pem, rsa_key
 from tests.support.postgres import Database
 
@@ -468,6 +467,12 @@ def requests(*, faces: tuple[str, ...] = tuple(PATH_OF)) -> Iterator[Asked]:
             yield method, f"{path}?sessionId={'0' * 32}", None, {}
 
 
+def a_third(table: Iterable[Asked], number: int) -> list[Asked]:
+    """Return every third request, another third for the next number: checks before the endpoint see no tool, so that
+    each request meets many of the credentials, and each credential many of the requests."""
+    return list(table)[number % 3 :: 3]
+
+
 def rest_requests() -> Iterator[Asked]:
     """Yield a request of every route of REST, and of paths that are none."""
     for route in ROUTES:
@@ -497,11 +502,11 @@ async def stored(database: Database) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_a_credential_that_opens_nothing(name: str, guarded: Served, keys: Keys, database: Database) -> None:
-    """Every tool, method and path refuses it with one code, challenges for a better one, and does nothing."""
+    """Tools, methods and paths refuse it with one code, challenge for a better one, and do nothing."""
     make, code = REFUSED[name]
     credential = await make(keys)
     texts: dict[int, set[str]] = {}
-    for method, path, body, sent in some(requests(), list(REFUSED).index(name)):
+    for method, path, body, sent in a_third(requests(), list(REFUSED).index(name)):
         response = await ask(guarded, (method, path, body, sent), credential)
         where = (name, method, path, body)
         status = STATUS_OF.get(code, 403)
@@ -596,7 +601,7 @@ async def test_a_face_is_its_own_door(face: str, guarded: Served, keys: Keys, da
     """A key for one face gets nothing at another's path, whatever it asks."""
     credential = bearer(await keys.key(faces=(face,)))
     others = tuple(other for other in PATH_OF if other != face)
-    for method, path, body, sent in some(requests(faces=others), list(map(str, PATH_OF)).index(face)):
+    for method, path, body, sent in a_third(requests(faces=others), list(map(str, PATH_OF)).index(face)):
         response = await ask(guarded, (method, path, body, sent), credential)
         assert response.status_code == 403, (method, path, body)
         if method != "HEAD":

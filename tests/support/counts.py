@@ -1,4 +1,4 @@
-"""How much of a long check runs: all in `make soak`, a seeded tenth in `make test`, a fiftieth in `make check`."""
+"""How much of a long check runs: all in `make soak`, a seeded part in `make test`, less in `make check`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ CHECK = os.environ.get("MYRIA_TEST_CHECK") == "1" and not SOAK
 
 
 def share(full: int, *, least: int = 1) -> int:
-    """Return `full` in a soak run, else a tenth of it, in `make check` a fiftieth; at least `least`."""
-    return full if SOAK else max(least, full // (50 if CHECK else 10))
+    """Return `full` in a soak run, else a twentieth of it, in `make check` a fiftieth; at least `least`."""
+    return full if SOAK else max(least, full // (50 if CHECK else 20))
 
 
 def examples(count: int) -> int:
-    """Return how many examples of a property are tried: `count` in a soak run, else half, in `make check` a third; at
-    least two."""
-    return count if SOAK else max(2, count // (3 if CHECK else 2))
+    """Return how many examples of a property are tried: `count` in a soak run, else a third; at least two."""
+    return count if SOAK else max(2, count // 3)
 
 
 def some(items: Iterable[Item], number: int = 0) -> list[Item]:

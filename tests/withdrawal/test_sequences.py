@@ -46,15 +46,15 @@ from tests.llm.oracle import plan, shown
 from tests.llm.provider import Answer, Asked, calling
 from tests.server.wire import META, Served, call, headers, serving
 from tests.support import builds
-from tests.support.counts import CHECK, SOAK
+from tests.support.counts import SOAK
 from tests.support.postgres import Database
 
 __all__ = ["configured", "provide"]
 
 Json = dict[str, Any]
 
-SEQUENCES = 2_000 if SOAK else 6 if CHECK else 18
-BATCH = 50 if SOAK else 2 if CHECK else 3
+SEQUENCES = 2_000 if SOAK else 9
+BATCH = 50 if SOAK else 3
 """Sequences over one database."""
 
 STEPS = 10
