@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import getpass
 import inspect
 import logging
@@ -197,6 +198,7 @@ def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
 
         loop.add_signal_handler(signal.SIGINT, stop, STOPPED_BY_INTERRUPT)
         loop.add_signal_handler(signal.SIGTERM, stop, STOPPED_BY_TERMINATE)
+        loop.call_soon(gc.enable)  # when the command waits for the first time, it has imported what it needs
         return await work()
 
     _log_to_stderr(debug=options.debug)

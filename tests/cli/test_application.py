@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import subprocess
 import sys
 from importlib import import_module
@@ -10,6 +12,7 @@ import pytest
 import typer
 
 from myria_cli.app import MODULES
+from myria_cli.options import Options, run
 
 HEAVY = ("mcp", "numpy", "myria.memory", "myria_builder", "myria_operator")
 """What neither the help page nor `myria version` has a use for."""
@@ -39,3 +42,17 @@ def test_every_command_is_listed_with_its_module() -> None:
     for module, names in MODULES.items():
         defined = typer.main.get_group(import_module(f"myria_cli.commands.{module}").app)
         assert tuple(defined.commands) == names
+
+
+def test_cycles_are_collected_again_once_a_command_waits() -> None:
+    """The collector is off while a program imports; one that runs for weeks needs it."""
+
+    async def work() -> int:
+        await asyncio.sleep(0)
+        return int(gc.isenabled())
+
+    gc.disable()
+    try:
+        assert run(work, Options()) == 1
+    finally:
+        gc.enable()
