@@ -10,6 +10,7 @@ import threading
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -23,6 +24,9 @@ from tests.support.counts import CHECK, SOAK, examples, left_out
 from tests.support.patience import PATIENCE_S, be_patient, end_in_time
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
+
+if TYPE_CHECKING:
+    from tests.kubernetes.control_plane import ControlPlane
 
 # The tests start hundreds of processes. Where the environment forbids bytecode, each would compile all of Myria anew:
 # half a second of CPU, and three in every worker for the tests themselves.
@@ -44,8 +48,14 @@ be_patient()
 os.environ["MYRIA_EMBEDDINGS_MODEL"] = "off"
 pytest.MonkeyPatch().setattr(choosing, "installed_weights", lambda: None)
 
-TOGETHER = ("tests/reads/test_plans.py", "tests/image/test_image.py", "tests/benchmarks/test_parts.py")
-"""Files whose tests share something that takes ten seconds to a minute of CPU to make."""
+TOGETHER = (
+    "tests/install/",
+    "tests/kubernetes/",
+    "tests/reads/test_plans.py",
+    "tests/image/test_image.py",
+    "tests/benchmarks/test_parts.py",
+)
+"""Tests that share something that takes ten seconds to a minute of CPU to make, and of a control plane to keep up."""
 
 # No time limits for single examples: the machine is shared. The same examples each time, but for soak runs: a test
 # that fails must fail again. In CI the parent is Hypothesis' own profile for it.
@@ -75,9 +85,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     gets all of its cases, in `make check` as well.
 
     Workers steal from the end of what another has left. So what tests share is made by one of them, not by each, where
-    these tests come first.
+    these tests come first; and the longest, those on a control plane, begin at once.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith(TOGETHER))
+    items.sort(key=lambda item: next((at for at, name in enumerate(TOGETHER) if item.nodeid.startswith(name)), 99))
     if CHECK and not any("::" in argument for argument in config.args):
         others = left_out(items)
         config.hook.pytest_deselected(items=others)
@@ -141,6 +151,20 @@ def guardian() -> Iterator[Guardian]:
 def databases(guardian: Guardian) -> Iterator[Databases]:
     """The session's server (one per xdist worker): `create()`, `create_empty()`, `drop()`, `fresh()`."""
     one = Databases(guardian)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="session")
+def control_plane(guardian: Guardian) -> Iterator[ControlPlane]:
+    """The session's API server, with MyriaRebuild installed. Without one the test is skipped; in CI it fails."""
+    from tests.kubernetes.control_plane import ControlPlane, NotBuilt
+
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per request would bury what a failed test shows
+    try:
+        one = ControlPlane(guardian)
+    except NotBuilt as absent:
+        skips.missing(f"no Kubernetes control plane (`make control-plane` builds one): {absent}")
     yield one
     one.close()
 

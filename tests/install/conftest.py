@@ -10,14 +10,13 @@ import pytest
 from tests.install.isolation import IsolatedNode
 from tests.install.network import NotAllowed, check_allowed
 from tests.install.releases import Release, chart_at
-from tests.kubernetes.conftest import control_plane
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.place import Place
 from tests.monitoring.conftest import prometheus
 from tests.support.processes import Guardian
 from tests.support.skips import not_here
 
-__all__ = ["control_plane", "prometheus"]
+__all__ = ["prometheus"]
 
 
 @pytest.fixture(scope="session")

@@ -1,33 +1,19 @@
-"""Fixtures on a real control plane: one per session (and xdist worker), a namespace per test, a node on demand."""
+"""Fixtures on a real control plane: a namespace per test, a node on demand."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.control_plane import ControlPlane, NotBuilt
+from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.node import Node
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
 from tests.kubernetes.processes import Processes
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
-from tests.support.skips import missing
-
-
-@pytest.fixture(scope="session")
-def control_plane(guardian: Guardian) -> Iterator[ControlPlane]:
-    """The session's API server, with MyriaRebuild installed. Without one the test is skipped; in CI it fails."""
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per request would bury what a failed test shows
-    try:
-        one = ControlPlane(guardian)
-    except NotBuilt as absent:
-        missing(f"no Kubernetes control plane (`make control-plane` builds one): {absent}")
-    yield one
-    one.close()
 
 
 @pytest.fixture
