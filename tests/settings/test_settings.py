@@ -22,7 +22,7 @@ from myria.settings import (
     PlannerSettings,
     PostgresSettings,
     Settings,
-    TopicSettings,
+    TopicsSettings,
     variable_of,
 )
 from myria.settings.sections import nearest
@@ -229,7 +229,7 @@ def test_the_password_is_never_shown() -> None:
         lambda: BuilderSettings(backoff_base_s=10, backoff_max_s=5),
         lambda: PlannerSettings(leaf_target=20),
         lambda: PlannerSettings(leaf_min=5, leaf_target=5, leaf_max=8),
-        lambda: TopicSettings(dormant_after_s=2, archived_after_s=1),
+        lambda: TopicsSettings(dormant_after_s=2, archived_after_s=1),
         lambda: Settings(mcp=McpSettings(body_bytes=2000)),
         lambda: IngestSettings(batch_events=501),
         lambda: McpSettings(port="8321"),  # type: ignore[arg-type]

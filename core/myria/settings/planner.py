@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 class PlannerSettings(Section):
     """How a scope's events become topics. A change replans every scope at the next build."""
 
-    section_name: ClassVar[str] = "planner"
-
     hash_cut: ClassVar[int] = 256
     """One event in so many begins a segment by its hash alone, which bounds dense streams. Nobody need set it."""
 

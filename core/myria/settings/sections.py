@@ -42,6 +42,8 @@ BASE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 def section(cls: type[T]) -> type[T]:
     """Make a class a section: a frozen dataclass with slots, checked as `Section` says."""
     made: Any = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    words = re.findall("[A-Z][a-z]*", cls.__name__.removesuffix("Settings"))
+    made.section_name = "_".join(words).lower() or "settings"
     made.settings = {field.name: Setting(made, field) for field in dataclasses.fields(made)}
     whole: type[T] = made
     return whole
@@ -55,7 +57,8 @@ class Section:
     """
 
     __slots__ = ()
-    section_name: ClassVar[str] = "settings"
+    section_name: ClassVar[str]
+    """What the YAML file calls it: the name of the class, as `second_look` for `SecondLookSettings`."""
     settings: ClassVar[Mapping[str, Setting]] = {}
     """Its fields by name, as they are written."""
 
@@ -131,8 +134,8 @@ class Setting:
 
     @property
     def default(self) -> Any:
-        """What the field holds where nothing is given; a section of all defaults is made once."""
-        return self._made if self._field.default is dataclasses.MISSING else self._field.default
+        """What the field holds where nothing is given."""
+        return self._field.default
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:
@@ -146,11 +149,6 @@ class Setting:
 
         hints = get_type_hints(self._section, localns={"Field": Field}, include_extras=True)
         return TypeAdapter(hints[self._field.name], config=_CONFIG)
-
-    @cached_property
-    def _made(self) -> Any:
-        factory: Any = self._field.default_factory
-        return factory()
 
     def from_value(self, label: str, value: Any) -> Any:
         """Return a value from a file or a program as the field holds it: lists become tuples, integers floats, and a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from myria.errors import ConfigurationError
@@ -26,8 +26,6 @@ _PUBLIC_URL = re.compile(
 @section
 class ServiceSettings(Section):
     """What the process calls itself, and how it logs."""
-
-    section_name: ClassVar[str] = "service"
 
     name: str = "myria"
     """Name in logs, metrics and MCP."""
@@ -65,8 +63,6 @@ class ServiceSettings(Section):
 class LogSettings(Section):
     """A log file beside standard error, for a machine that does not collect it. Containers need none."""
 
-    section_name: ClassVar[str] = "log"
-
     file: str | None = None
     """File to which every process of this machine also logs, as JSON lines."""
     file_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = 10 * 1024 * 1024
@@ -78,8 +74,6 @@ class LogSettings(Section):
 @section
 class McpSettings(Section):
     """Where the server listens, and what one request may cost."""
-
-    section_name: ClassVar[str] = "mcp"
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -139,8 +133,6 @@ class McpSettings(Section):
 @section
 class AuthSettings(Section):
     """How callers prove who they are."""
-
-    section_name: ClassVar[str] = "auth"
 
     mode: AuthMode = "none"
     """`none`: no credentials; listen on loopback or behind something that authenticates. `keys`: every request needs a
@@ -214,8 +206,6 @@ class AuthSettings(Section):
 class AgentSettings(Section):
     """The agent API, /mcp/agent ([agents.md](agents.md))."""
 
-    section_name: ClassVar[str] = "agent"
-
     enabled: bool = True
     """Whether `/mcp/agent` is served. A key needs the face `agent`."""
     text: Literal["lines", "json"] = "lines"
@@ -235,8 +225,6 @@ TurnsMode = Literal["on", "shadow", "off"]
 @section
 class TurnsSettings(Section):
     """Memory that a host calls before and after each turn, /mcp/turns ([turns.md](turns.md))."""
-
-    section_name: ClassVar[str] = "turns"
 
     enabled: bool = False
     """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key needs the face `turns`."""
@@ -310,8 +298,6 @@ class TurnsSettings(Section):
 class RestSettings(Section):
     """Memory over REST, `/api/v1` and `/mcp/memtrace` ([rest.md](rest.md))."""
 
-    section_name: ClassVar[str] = "rest"
-
     enabled: bool = True
     """Whether `/api/v1` and `/mcp/memtrace` are served. A key needs the face `rest`."""
     shared_participant: Annotated[str, Field(min_length=1, max_length=200)] = "org"
@@ -326,8 +312,6 @@ class RestSettings(Section):
 @section
 class MetricsSettings(Section):
     """What is exported to Prometheus ([metrics.md](metrics.md))."""
-
-    section_name: ClassVar[str] = "metrics"
 
     tenant_label: bool = False
     """Whether each tenant gets series of its own (label `tenant`). Leave it off with many tenants."""

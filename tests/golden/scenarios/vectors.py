@@ -5,11 +5,11 @@ Scores are left out: they may differ in their last digits between processors.
 
 from __future__ import annotations
 
-from myria.settings import EmbeddingSettings, Settings
+from myria.settings import EmbeddingsSettings, Settings
 from tests.golden.replay import Golden
 
 # The first question waits for the model to be read, however long a busy machine takes for that.
-SETTINGS = Settings(embeddings=EmbeddingSettings(model="local", question_deadline_s=60.0))
+SETTINGS = Settings(embeddings=EmbeddingsSettings(model="local", question_deadline_s=60.0))
 COMMANDS = (("verify",), ("status", "--json"), ("export",))
 
 _SAID = (

@@ -18,7 +18,7 @@ from myria.llm.failures import Kind, failed
 from myria.llm.requests import PostedEndpoint
 from myria.llm.template import RequestTemplate, template_of
 from myria.llm.wire import Reply
-from myria.settings import EmbeddingSettings
+from myria.settings import EmbeddingsSettings
 
 
 class _Embedding(Reply):
@@ -44,7 +44,7 @@ class EndpointModel:
         return self._template.model if dimensions is None else f"{self._template.model}/{dimensions}"
 
     @classmethod
-    def configured(cls, settings: EmbeddingSettings, environ: Mapping[str, str], secrets: Secrets) -> EndpointModel:
+    def configured(cls, settings: EmbeddingsSettings, environ: Mapping[str, str], secrets: Secrets) -> EndpointModel:
         """Return the endpoint of the settings.
 
         Raises:
