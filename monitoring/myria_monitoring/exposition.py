@@ -114,16 +114,10 @@ def about_memory(figures: Figures | None, *, tenant_label: bool = False) -> Iter
         return
     yield gauge("myria_tenants", len(figures.tenants))
     yield gauge("myria_log_events", figures.last_event_seq)
-    yield gauge("myria_log_bytes", figures.log_bytes)
-    yield gauge("myria_database_bytes", figures.database_bytes)
+    yield from (gauge(name, value) for name, value in figures.gauges.items())
     yield from _about_tenants(figures.tenants, tenant_label)
     yield gauge("myria_builds", {("queued",): figures.queued, ("running",): figures.running})
-    yield gauge("myria_oldest_queued_build_seconds", figures.oldest_queued_s)
-    yield gauge("myria_oldest_running_build_seconds", figures.oldest_running_s)
     yield gauge("myria_snapshots", {(status,): figures.snapshots.get(status, 0) for status in STATUSES})
-    yield gauge("myria_erasures_open", figures.open_erasures)
-    yield gauge("myria_oldest_open_erasure_seconds", figures.oldest_erasure_s)
-    yield gauge("myria_last_receipt_timestamp_seconds", figures.last_receipt_at)
     yield from _about_totals(figures.totals)
 
 

@@ -62,23 +62,18 @@ class TenantFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """All that one look found. Sizes are bytes; `totals` are sums by family and labels that only grow.
+    """All that one look found.
 
-    `last_receipt_at` is Unix time, 0 before the first erasure that was done.
+    `queued` and `running` count builds, `gauges` are those of the catalogue that have no labels, by name. `totals` are
+    sums by family and labels that only grow.
     """
 
     tenants: tuple[TenantFigures, ...]
     last_event_seq: int
-    log_bytes: int
-    database_bytes: int
     queued: int
     running: int
-    oldest_queued_s: float
-    oldest_running_s: float
+    gauges: Mapping[str, float]
     snapshots: Mapping[str, int]
-    open_erasures: int
-    oldest_erasure_s: float
-    last_receipt_at: float
     totals: Mapping[tuple[str, tuple[str, ...]], int]
 
 
@@ -142,25 +137,15 @@ class FigureReader:
         async with self._database.read(self._tenant) as connection:
             tenants = await connection.fetch(sql("monitoring.tenants"))
             tails = await self._tails(connection, tenants)
-            builds = await connection.fetchrow(sql("monitoring.builds"))
+            gauges = dict((await connection.fetch(sql("monitoring.gauges")))[0])
             snapshots = await connection.fetch(sql("monitoring.snapshots"))
-            erasures = await connection.fetchrow(sql("monitoring.erasures"))
-            sizes = await connection.fetchrow(sql("monitoring.sizes"))
             totals = await connection.fetch(sql("monitoring.totals"))
-        if builds is None or sizes is None or erasures is None:
-            raise errors.InternalError("a statement over everything gave no row")
         return Figures(
-            tenants=tuple(_tenant(row, *tails[row["tenant_id"]]) for row in tenants),
+            tenants=tuple(_tenant(row, *tails[row["tenant"]]) for row in tenants),
             last_event_seq=max((row["last_seq"] for row in tenants), default=0),
-            log_bytes=sizes["log_bytes"],
-            database_bytes=sizes["database_bytes"],
-            queued=builds["queued"],
-            running=builds["running"],
-            oldest_queued_s=max(0.0, builds["queued_s"]),
-            oldest_running_s=max(0.0, builds["running_s"]),
-            open_erasures=erasures["unfinished"],
-            oldest_erasure_s=max(0.0, erasures["oldest_s"]),
-            last_receipt_at=erasures["last_receipt_at"],
+            queued=gauges.pop("queued"),
+            running=gauges.pop("running"),
+            gauges={f"myria_{name}": value for name, value in gauges.items()},
             snapshots={row["status"]: row["snapshots"] for row in snapshots},
             totals={(row["family"], tuple(row["labels"])): row["amount"] for row in totals},
         )
@@ -193,13 +178,13 @@ class FigureReader:
         """
         counted_tails: dict[str, _Counted] = {}
         for row in tenants:
-            last_count = self._counted.get(row["tenant_id"])
+            last_count = self._counted.get(row["tenant"])
             if last_count is None or last_count.cutoff != row["cutoff"]:
                 last_count = _Counted(cutoff=row["cutoff"], upto=row["cutoff"])
-            counted_tails[row["tenant_id"]] = last_count
+            counted_tails[row["tenant"]] = last_count
         tails = {tenant: (state.counted, state.first_at) for tenant, state in counted_tails.items()}
         grown_tenants = {
-            row["tenant_id"]: row["now"] for row in tenants if row["last_seq"] > counted_tails[row["tenant_id"]].upto
+            row["tenant"]: row["now"] for row in tenants if row["last_seq"] > counted_tails[row["tenant"]].upto
         }
         if grown_tenants:
             limit = max(_LEAST_COUNTED, COUNTED_AT_ONCE // len(grown_tenants))
@@ -219,14 +204,6 @@ class FigureReader:
 
 def _tenant(row: asyncpg.Record, tail: int, first_at: datetime | None) -> TenantFigures:
     """Return a tenant's figures from its row, the length of its tail, and when the tail's first event was appended."""
-    return TenantFigures(
-        tenant=row["tenant_id"],
-        tail_events=tail,
-        lag_s=max(0.0, (row["now"] - first_at).total_seconds()) if tail and first_at is not None else 0.0,
-        snapshot_age_s=max(0.0, row["snapshot_age_s"]) if row["snapshot_age_s"] is not None else None,
-        paused_reason=row["paused_reason"],
-        paused_s=max(0.0, row["paused_s"]) if row["paused_s"] is not None else 0.0,
-        failures=row["failures"],
-        succeeded_at=row["succeeded_at"] or 0.0,
-        stored_bytes=row["stored_bytes"],
-    )
+    names = ("tenant", "snapshot_age_s", "paused_reason", "paused_s", "failures", "succeeded_at", "stored_bytes")
+    lag_s = max(0.0, (row["now"] - first_at).total_seconds()) if tail and first_at is not None else 0.0
+    return TenantFigures(tail_events=tail, lag_s=lag_s, **{name: row[name] for name in names})

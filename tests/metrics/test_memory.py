@@ -245,7 +245,7 @@ async def test_many_tenants_cost_a_look_up_each(database: Database, pool: Pool) 
     for name, arguments in (
         ("tenants", ()),
         ("tails", ([one.tenant for one in found.tenants], after, 500)),
-        ("builds", ()),
+        ("gauges", ()),
     ):
         async with pool.read(ALL_TENANTS) as connection:
             row = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql(f'monitoring.{name}')}", *arguments)

@@ -11,19 +11,21 @@ WITH RECURSIVE logs AS (
     UNION
     SELECT t.tenant_id FROM myria.tenants t
 )
-SELECT k.tenant_id, clock_timestamp() AS now, coalesce(s.cutoff, 0) AS cutoff,
+SELECT k.tenant_id AS tenant, clock_timestamp() AS now, coalesce(s.cutoff, 0) AS cutoff,
        coalesce((SELECT e.event_seq FROM myria.events e WHERE e.tenant_id = k.tenant_id
                  ORDER BY e.event_seq DESC LIMIT 1), 0) AS last_seq,
-       extract(epoch FROM clock_timestamp() - s.activated_at)::double precision AS snapshot_age_s,
+       CASE WHEN s.activated_at IS NOT NULL
+            THEN greatest(0, extract(epoch FROM clock_timestamp() - s.activated_at)::double precision) END AS snapshot_age_s,
        CASE WHEN t.auto_paused_at IS NOT NULL THEN coalesce(t.auto_paused_reason, 'unknown')
             WHEN h.completed_at IS NOT NULL THEN 'held_snapshot' END AS paused_reason,
-       extract(epoch FROM clock_timestamp() - coalesce(t.auto_paused_at, h.completed_at))::double precision AS paused_s,
+       greatest(0, extract(epoch FROM clock_timestamp() - coalesce(t.auto_paused_at, h.completed_at))::double precision)
+           AS paused_s,
        coalesce(t.consecutive_failures, 0) AS failures,
        (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z
         WHERE z.tenant_id = k.tenant_id) AS stored_bytes,
-       (SELECT extract(epoch FROM b.finished_at)::double precision FROM myria.builds b
-        WHERE b.tenant_id = k.tenant_id AND b.status IN ('succeeded', 'held', 'nothing_to_do')
-        ORDER BY b.created_at DESC LIMIT 1) AS succeeded_at
+       coalesce((SELECT extract(epoch FROM b.finished_at)::double precision FROM myria.builds b
+                 WHERE b.tenant_id = k.tenant_id AND b.status IN ('succeeded', 'held', 'nothing_to_do')
+                 ORDER BY b.created_at DESC LIMIT 1), 0) AS succeeded_at
 FROM known k
 LEFT JOIN myria.tenants t ON t.tenant_id = k.tenant_id
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = k.tenant_id
@@ -50,38 +52,36 @@ CROSS JOIN LATERAL (
           WHERE e.tenant_id = w.tenant_id AND e.event_seq > w.after
           ORDER BY e.event_seq LIMIT $3) x) tail;
 
--- name: builds
--- Builds that have not ended and requests that nobody has taken up. One that a person suspended, or that waits for a
--- pause to end, waits on purpose and is left out.
-SELECT count(*) FILTER (WHERE NOT q.running) AS queued, count(*) FILTER (WHERE q.running) AS running,
-       coalesce(max(extract(epoch FROM clock_timestamp() - q.since)) FILTER (WHERE NOT q.running), 0)::double precision
-           AS queued_s,
-       coalesce(max(extract(epoch FROM clock_timestamp() - q.since)) FILTER (WHERE q.running), 0)::double precision
-           AS running_s
+-- name: gauges
+-- What the database as a whole says: each column is a gauge of the catalogue without its prefix, but for the two counts of
+-- builds. Those are builds that have not ended, and requests that nobody has taken up. One that a person suspended, or that
+-- waits for a pause to end, waits on purpose and is left out. Erasures count that are not done.
+SELECT pg_total_relation_size('myria.events') AS log_bytes, pg_database_size(current_database()) AS database_bytes,
+       queued, running, oldest_queued_build_seconds, oldest_running_build_seconds,
+       erasures_open, oldest_open_erasure_seconds, last_receipt_timestamp_seconds
 FROM (
-    SELECT b.status = 'running' AS running,
-           CASE WHEN b.status = 'running' THEN b.started_at ELSE b.created_at END AS since
-    FROM myria.builds b WHERE b.finished_at IS NULL AND NOT b.suspended
-    UNION ALL
-    SELECT false, r.created_at
-    FROM myria.rebuild_requests r
-    LEFT JOIN myria.tenants t ON t.tenant_id = r.tenant_id
-    WHERE r.build_id IS NULL AND r.closed_at IS NULL AND NOT r.suspended
-      AND (r.trigger = 'manual' OR t.auto_paused_at IS NULL)
-) q;
+    SELECT count(*) FILTER (WHERE NOT q.running) AS queued, count(*) FILTER (WHERE q.running) AS running,
+           greatest(0, max(q.age_s) FILTER (WHERE NOT q.running)) AS oldest_queued_build_seconds,
+           greatest(0, max(q.age_s) FILTER (WHERE q.running)) AS oldest_running_build_seconds
+    FROM (
+        SELECT b.status = 'running' AS running,
+               extract(epoch FROM clock_timestamp() - CASE WHEN b.status = 'running' THEN b.started_at
+                                                           ELSE b.created_at END)::double precision AS age_s
+        FROM myria.builds b WHERE b.finished_at IS NULL AND NOT b.suspended
+        UNION ALL
+        SELECT false, extract(epoch FROM clock_timestamp() - r.created_at)::double precision
+        FROM myria.rebuild_requests r
+        LEFT JOIN myria.tenants t ON t.tenant_id = r.tenant_id
+        WHERE r.build_id IS NULL AND r.closed_at IS NULL AND NOT r.suspended
+          AND (r.trigger = 'manual' OR t.auto_paused_at IS NULL)) q) builds,
+    (SELECT count(*) FILTER (WHERE x.state <> 'done') AS erasures_open,
+            greatest(0, extract(epoch FROM clock_timestamp() - min(x.created_at) FILTER (WHERE x.state <> 'done'))
+                ::double precision) AS oldest_open_erasure_seconds,
+            coalesce(extract(epoch FROM max(x.finished_at)), 0)::double precision AS last_receipt_timestamp_seconds
+     FROM myria.erasures x) erasures;
 
 -- name: snapshots
 SELECT s.status, count(*) AS snapshots FROM myria.snapshots s GROUP BY s.status;
-
--- name: erasures
--- Erasures that are not done, and when the last one was.
-SELECT (SELECT count(*) FROM myria.erasures x WHERE x.state <> 'done') AS unfinished,
-       (SELECT coalesce(extract(epoch FROM clock_timestamp() - min(x.created_at)), 0)::double precision
-        FROM myria.erasures x WHERE x.state <> 'done') AS oldest_s,
-       (SELECT coalesce(extract(epoch FROM max(x.finished_at)), 0)::double precision FROM myria.erasures x) AS last_receipt_at;
-
--- name: sizes
-SELECT pg_total_relation_size('myria.events') AS log_bytes, pg_database_size(current_database()) AS database_bytes;
 
 -- name: totals
 SELECT family, labels, amount FROM myria.tallied();
