@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import re
 import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -149,14 +150,16 @@ async def builds_in_process(settings: Settings, place: Place) -> AsyncIterator[N
     """
 
     async def build(data_dir: Path) -> None:
-        async with Database(place.control, pool_options(settings, size=4)) as database, _builder_lock(data_dir):
-            await ControlLoop(database, settings, launch=_Launcher(settings, place, verbose=False)).run()
+        try:
+            async with Database(place.control, pool_options(settings, size=4)) as database, _builder_lock(data_dir):
+                await ControlLoop(database, settings, launch=_Launcher(settings, place, verbose=False)).run()
+        except Exception:  # noqa: BLE001 - the server goes on, and its log says why nothing is built
+            _log.exception("nothing is built any more", extra={"action": "control_failed"})
 
     if place.embedded is None:
         yield
         return
     building = asyncio.create_task(build(place.embedded.data_dir), name="control")
-    building.add_done_callback(_note_end)
     try:
         yield
     finally:
@@ -164,16 +167,9 @@ async def builds_in_process(settings: Settings, place: Place) -> AsyncIterator[N
         await asyncio.gather(building, return_exceptions=True)
 
 
-@asynccontextmanager
-async def _builder_lock(data_dir: Path) -> AsyncIterator[None]:
-    """Wait until no other process builds for the data folder, then hold that right for the block."""
-    lock = FileLock(data_dir / "control.lock")
-    while not lock.try_acquire():  # noqa: ASYNC110 - another process has it
-        await asyncio.sleep(LOCK_POLL_S)
-    try:
-        yield
-    finally:
-        lock.release()
+def _builder_lock(data_dir: Path) -> AbstractAsyncContextManager[None]:
+    """Return what waits until no other process builds for the data folder, and holds that right for the block."""
+    return FileLock(data_dir / "control.lock").held(math.inf, poll_s=LOCK_POLL_S)
 
 
 async def _hold_builder_lock(place: Place) -> None:
@@ -182,11 +178,6 @@ async def _hold_builder_lock(place: Place) -> None:
         async with _builder_lock(place.embedded.data_dir):
             await asyncio.Event().wait()
     await asyncio.Event().wait()
-
-
-def _note_end(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (problem := task.exception()) is not None:
-        _log.error("nothing is built any more", exc_info=problem, extra={"action": "control_failed"})
 
 
 def url_of(sock: socket.socket, mcp: McpSettings) -> str:

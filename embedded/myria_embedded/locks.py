@@ -61,8 +61,8 @@ class FileLock:
             self._descriptor = None
 
     @asynccontextmanager
-    async def held(self, wait_s: float) -> AsyncIterator[None]:
-        """Hold the lock exclusively for the block, after waiting up to `wait_s` seconds for it.
+    async def held(self, wait_s: float, *, poll_s: float = POLL_S) -> AsyncIterator[None]:
+        """Hold the lock exclusively for the block, after waiting up to `wait_s` seconds with a try each `poll_s`.
 
         Raises:
             DataDirInUse: another process held it all that time.
@@ -77,7 +77,7 @@ class FileLock:
                     f"for {wait_s:.0f} seconds",
                     pid=self.read_pid(),
                 )
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(poll_s)
         try:
             yield
         finally:

@@ -91,13 +91,12 @@ class _Counted:
 
 
 class FigureReader:
-    """Reads the figures of all tenants that its database role may name together, or of one."""
+    """Reads the figures of all tenants; its database role must be allowed to name them together."""
 
-    def __init__(self, database: Database, tenant: str = ALL_TENANTS) -> None:
+    def __init__(self, database: Database) -> None:
         self.up = False
         """Whether the database answered when it was last asked."""
         self._database = database
-        self._tenant = tenant
         self._counted: dict[str, _Counted] = {}
         self._figures: Figures | None = None
         self._again_at = float("-inf")
@@ -134,7 +133,7 @@ class FigureReader:
         Raises:
             MyriaError: the database is away, or not as it should be.
         """
-        async with self._database.read(self._tenant) as connection:
+        async with self._database.read(ALL_TENANTS) as connection:
             tenants = await connection.fetch(sql("monitoring.tenants"))
             tails = await self._tails(connection, tenants)
             gauges = dict((await connection.fetch(sql("monitoring.gauges")))[0])

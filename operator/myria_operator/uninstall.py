@@ -73,11 +73,28 @@ class OwnDeployment:
         return False
 
     async def remove_rights(self) -> None:
-        """Remove the operator's account and rights, unless a new installation of the same name already uses them."""
+        """Delete the operator's Role with its RoleBinding and account, unless a new installation of its name uses them.
+
+        After deleting its own Role or RoleBinding the operator may delete nothing more. So it first makes the Role the
+        owner of the other two; the garbage collector then deletes them.
+        """
+        api, name = self._api, self._name
         with _logged("my rights stay"):
-            if await self._api.get(DEPLOYMENTS, self._name) is None:
-                await _remove_rights(self._api, self._name)
-                logger.info("my account and rights are gone", extra={"action": "rights_removed"})
+            role, binding = await api.get(ROLES, name), await api.get(ROLE_BINDINGS, name)
+            if await api.get(DEPLOYMENTS, name) is not None or role is None or binding is None:
+                return
+            uid = role["metadata"]["uid"]
+            owner = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "name": name, "uid": uid}
+            owner_patch = {"metadata": {"ownerReferences": [owner]}}
+            (account,) = binding["subjects"]
+            for kind, child in ((SERVICE_ACCOUNTS, account["name"]), (ROLE_BINDINGS, name)):
+                try:
+                    await api.patch(kind, child, owner_patch)
+                except ClusterRefused as error:
+                    if error.details["status"] not in {403, 404}:  # an account that the chart did not make is not ours
+                        raise
+            await api.delete(ROLES, name, uid)
+            logger.info("my account and rights are gone", extra={"action": "rights_removed"})
 
 
 async def end_builds(api: Connection, ledger: Ledger, reconciler: Reconciler) -> int:
@@ -103,28 +120,6 @@ async def end_builds(api: Connection, ledger: Ledger, reconciler: Reconciler) ->
         for job in await api.objects(JOBS, labelSelector=SELECTOR):
             await api.delete(JOBS, job["metadata"]["name"], job["metadata"]["uid"])
     return len(unfinished)
-
-
-async def _remove_rights(api: Connection, name: str) -> None:
-    """Delete the operator's Role, and with it its RoleBinding and service account.
-
-    After deleting its own Role or RoleBinding the operator may delete nothing more. So it first makes the Role the
-    owner of the other two; the garbage collector then deletes them.
-    """
-    role, binding = await api.get(ROLES, name), await api.get(ROLE_BINDINGS, name)
-    if role is None or binding is None:
-        return
-    uid = role["metadata"]["uid"]
-    owner = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "name": name, "uid": uid}
-    owner_patch = {"metadata": {"ownerReferences": [owner]}}
-    (account,) = binding["subjects"]
-    for kind, child in ((SERVICE_ACCOUNTS, account["name"]), (ROLE_BINDINGS, name)):
-        try:
-            await api.patch(kind, child, owner_patch)
-        except ClusterRefused as error:
-            if error.details["status"] not in {403, 404}:  # an account that the chart did not make is not ours
-                raise
-    await api.delete(ROLES, name, uid)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ async def connect(
         file=servers_file,
         name=name,
         entry=None if undo else entry,
-        hooks_file=_hooks_file(host_config, file, wanted=hooks or undo),
+        hooks_file=host_config.hooks.file() if host_config.hooks and file is None and (hooks or undo) else None,
         command=None if undo else _hook_command(host_config, servers_file, name),
         show_key=show_key,
     )
@@ -138,7 +138,9 @@ def _server(
     if stdio:
         if url is not None:
             raise InvalidArgument("--stdio and --url name two different ways; give one of them", field="url")
-        return Server(command=_serve_command(options, face), env=_serve_env(options))
+        # The DSN may hold a password, so it is no argument, which other users can read.
+        variables = {} if options.dsn is None else {"MYRIA_POSTGRES_DSN": options.dsn}
+        return Server(command=_serve_command(options, face), env=variables)
     if key is not None and key_env is not None:
         raise InvalidArgument("--key and --key-env name two different keys; give one of them", field="key")
     if key_env is not None and not (key_env.isidentifier() and key_env.isascii()):
@@ -182,14 +184,6 @@ def _serve_command(options: Options, face: str) -> tuple[str, ...]:
     return tuple(command)
 
 
-def _serve_env(options: Options) -> dict[str, str]:
-    """Return the environment variables of a server that the host starts.
-
-    The DSN is passed here and not as an argument, which other users can read: it may hold a password.
-    """
-    return {} if options.dsn is None else {"MYRIA_POSTGRES_DSN": options.dsn}
-
-
 def _check_hooks(host: Host, server: Server, file: Path | None, *, hooks: bool, undo: bool) -> None:
     """Refuse --hooks where hooks cannot work.
 
@@ -205,10 +199,6 @@ def _check_hooks(host: Host, server: Server, file: Path | None, *, hooks: bool, 
         raise InvalidArgument("hooks need a server that runs: leave --stdio out", field="hooks")
     if file is not None:
         raise InvalidArgument("hooks go into the user's own files: leave --file out", field="hooks")
-
-
-def _hooks_file(host: Host, file: Path | None, *, wanted: bool) -> Path | None:
-    return host.hooks.file() if wanted and host.hooks is not None and file is None else None
 
 
 def _hook_command(host: Host, servers: Path, name: str) -> str:

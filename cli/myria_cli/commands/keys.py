@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.panel import Panel
@@ -19,11 +17,7 @@ from myria.access.secrets import MadeKey, parse_key
 from myria.errors import InvalidArgument
 from myria_cli import console
 from myria_cli.commands.tenants import PANEL, access_store
-from myria_cli.options import Options, actor, command
-from myria_cli.place import database_of
-
-if TYPE_CHECKING:
-    from myria.access.store import AccessStore
+from myria_cli.options import Options, command
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's public id.")]
 GrantId = Annotated[str, typer.Argument(metavar="GRANT_ID", help="The grant's id, as `myria grant list` shows it.")]
@@ -192,7 +186,7 @@ async def revoke(options: Options, key_id: KeyId) -> None:
 @command(grant, "list")
 async def list_grants(options: Options, *, all_tenants: AllTenants = False) -> None:
     """List grants: which program may do what with whose key, since when, and until when."""
-    async with _grants(options) as store:
+    async with access_store(options) as store:
         grants = await store.grants(None if all_tenants else options.tenant)
     columns: dict[str, console.Column] = {
         "grant": "grant_id",
@@ -211,7 +205,7 @@ async def list_grants(options: Options, *, all_tenants: AllTenants = False) -> N
 @command(grant, "show")
 async def show_grant(options: Options, grant_id: GrantId) -> None:
     """Show one grant."""
-    async with _grants(options) as store:
+    async with access_store(options) as store:
         shown = await store.grant(grant_id)
     options.answer(shown, console.fields(shown))
 
@@ -219,17 +213,9 @@ async def show_grant(options: Options, grant_id: GrantId) -> None:
 @command(grant, "revoke")
 async def revoke_grant(options: Options, grant_id: GrantId) -> None:
     """End a grant with all its tokens: within a second no process accepts them any more. The key stays good."""
-    async with _grants(options) as store:
+    async with access_store(options) as store:
         ended = await store.revoke_grant(grant_id)
     options.answer(ended, console.fields(ended), f"the grant {grant_id} has ended")
-
-
-@asynccontextmanager
-async def _grants(options: Options) -> AsyncIterator[AccessStore]:
-    from myria.access.store import AccessStore
-
-    async with database_of(options, "control") as database:
-        yield AccessStore(database, actor=actor())
 
 
 def _hand_over(options: Options, made: MadeKey, shown: dict[str, Any]) -> None:

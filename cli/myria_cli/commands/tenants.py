@@ -38,7 +38,7 @@ app.add_typer(tenant, name="tenant", rich_help_panel=PANEL)
 
 @asynccontextmanager
 async def access_store(options: Options, *, create: bool = False) -> AsyncIterator[AccessStore]:
-    """Open the tenants and keys of a command's place; a schema that is on its way is awaited (`migrate.wait_s`)."""
+    """Open the tenants, keys and grants of a place; a schema that is on its way is awaited (`migrate.wait_s`)."""
     from myria.access.store import AccessStore
     from myria.db.schema import until_current
 
@@ -49,7 +49,7 @@ async def access_store(options: Options, *, create: bool = False) -> AsyncIterat
     ):
         if settings.migrate.wait_s:
             logs.configure(settings.service, "key", settings.log)
-            await until_current(database, settings.migrate.wait_s)
+        await until_current(database, settings.migrate.wait_s)
         yield AccessStore(database, actor=actor())
 
 

@@ -238,10 +238,7 @@ class KeyCache:
             return _Known(epoch, CredentialInvalid("this key was revoked", reason="revoked"))
         if row["suspended_at"] is not None:
             return _Known(epoch, TenantSuspended("the tenant of this key is suspended"))
-        return _Known(epoch, self._principal(row, made), None if expires_at is None else expires_at.timestamp())
-
-    def _principal(self, row: asyncpg.Record, made: MadeKey) -> Principal:
-        return Principal(
+        principal = Principal(
             tenant=checked_tenant(row["tenant_id"]),
             actor=f"key:{row['key_id']}",
             credential=row["key_id"],
@@ -256,6 +253,7 @@ class KeyCache:
             text_format=row["text_format"],
             proof=Proof(key_id=made.key_id, digest=made.digest),
         )
+        return _Known(epoch, principal, None if expires_at is None else expires_at.timestamp())
 
     async def _read_epoch(self) -> None:
         """Read the epoch; concurrent callers share one statement."""

@@ -353,8 +353,8 @@ def _master_keys(settings: SecretsSettings, environ: Mapping[str, str]) -> list[
     return [MasterKey.parse(text, where) for text in texts]
 
 
-def _unusable(message: str, field: str = "secrets.file") -> ConfigurationError:
-    return ConfigurationError(message, field=field)
+def _unusable(message: str) -> ConfigurationError:
+    return ConfigurationError(message, field="secrets.file")
 
 
 def _associated_data(tenant: str, name: str, key_id: str) -> bytes:

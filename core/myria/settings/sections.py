@@ -19,7 +19,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
@@ -94,17 +94,15 @@ def _docstrings(module: str) -> Mapping[str, Mapping[str, str]]:
 
     pydantic would read them too, but as each class is made: a fifth of a second in every process that starts.
     """
-    classes = (
-        node for node in ast.parse(inspect.getsource(sys.modules[module])).body if isinstance(node, ast.ClassDef)
-    )
-    return {defined.name: dict(_field_docstrings(defined)) for defined in classes}
-
-
-def _field_docstrings(defined: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for field, following in itertools.pairwise(defined.body):
-        match field, following:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
-                yield name, text
+    docstrings: dict[str, dict[str, str]] = {}
+    for defined in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(defined, ast.ClassDef):
+            fields = docstrings[defined.name] = {}
+            for field, following in itertools.pairwise(defined.body):
+                match field, following:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
+                        fields[name] = text
+    return docstrings
 
 
 def in_words(schema: Mapping[str, Any]) -> str:
