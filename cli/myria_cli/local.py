@@ -14,11 +14,10 @@ import os
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import httpx
 from prometheus_client.core import Metric
@@ -56,11 +55,11 @@ _log = logging.getLogger("myria.local")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPlanes:
-    """The running planes: where each face that is on is served, and the server's process."""
+    """The running planes: where each face that is on is served, the server's process, and what runs here."""
 
     urls: Mapping[Face, str]
     server: Child
-    failed: asyncio.Future[None]
+    tasks: Sequence[asyncio.Task[None]]
 
     @property
     def url(self) -> str:
@@ -69,7 +68,8 @@ class RunningPlanes:
 
     async def run(self) -> None:
         """Never return; raise when a plane has ended that cannot be started again."""
-        await asyncio.shield(self.failed)
+        await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+        _check_running(self.tasks)
 
 
 @asynccontextmanager
@@ -91,15 +91,7 @@ async def all_planes(
         else:
             await schema.migrate(place.owner)
     await schema.adopt(place.owner)  # after a restore from another server's dump
-    loop = asyncio.get_running_loop()
-    plane_failed: asyncio.Future[None] = loop.create_future()
     tasks: list[asyncio.Task[None]] = []
-
-    def start_task(work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(lambda done: _report(done, plane_failed))
-        tasks.append(task)
-
     ready = asyncio.Event()
     early_errors: list[MyriaError] = []
 
@@ -123,22 +115,22 @@ async def all_planes(
         control = ControlLoop(database, settings, launch=_Launcher(settings, place, verbose=verbose))
         try:
             if place.embedded is not None:
-                start_task(place.embedded.supervise(), "postgres")
-            start_task(keep_running(server, patience_s=settings.mcp.drain_s + 5, on_exit=on_server_exit), "server")
+                tasks.append(asyncio.create_task(place.embedded.supervise(), name="postgres"))
+            serving = keep_running(server, patience_s=settings.mcp.drain_s + 5, on_exit=on_server_exit)
+            tasks.append(asyncio.create_task(serving, name="server"))
             address = url_of(sock, settings.mcp)
-            await _wait_ready(address, early_errors, plane_failed)
+            await _wait_ready(address, early_errors, tasks)
             ready.set()
-            start_task(control.run(), "control")
-            start_task(_hold_builder_lock(place), "builder lock")
+            tasks.append(asyncio.create_task(control.run(), name="control"))
+            tasks.append(asyncio.create_task(_hold_builder_lock(place), name="builder lock"))
             paths = {**PATH_OF, "rest": REST_PREFIX}
             urls = {face: address + paths[face] for face in served_apis(settings)}
-            yield RunningPlanes(urls=urls, server=server, failed=plane_failed)
+            yield RunningPlanes(urls=urls, server=server, tasks=tasks)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-            plane_failed.cancel()
 
 
 @asynccontextmanager
@@ -277,26 +269,21 @@ def _environment(settings: Settings, dsn: str, *, verbose: bool) -> dict[str, st
     )
 
 
-def _report(task: asyncio.Task[None], plane_failed: asyncio.Future[None]) -> None:
-    """Record why a plane ended, unless it was cancelled."""
-    if task.cancelled() or plane_failed.done():
-        return
-    problem = task.exception()
-    if problem is None and task.get_name() == "postgres":
-        return  # its supervisor returns when it is stopped
-    plane_failed.set_exception(problem or InternalError(f"the {task.get_name()} plane ended by itself"))
-    plane_failed.exception()  # it may never be awaited, and must then cause no warning
+def _check_running(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Raise why a plane has ended, if one has."""
+    for task in tasks:
+        if task.done():
+            raise task.exception() or InternalError(f"the {task.get_name()} plane ended by itself")
 
 
-async def _wait_ready(address: str, early_errors: list[MyriaError], plane_failed: asyncio.Future[None]) -> None:
+async def _wait_ready(address: str, early_errors: list[MyriaError], tasks: Sequence[asyncio.Task[None]]) -> None:
     """Return once the server answers /readyz; raise what keeps it from getting ready."""
     # verify=False: the address is our own server's, whose certificate need not name it.
     http_client = httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501
     try:
         async with asyncio.timeout(READY_WAIT_S), http_client as client:
             while True:
-                if plane_failed.done():
-                    plane_failed.result()
+                _check_running(tasks)
                 if len(early_errors) >= FIRST_FAILURES or any(
                     isinstance(error, OperationalError) for error in early_errors
                 ):

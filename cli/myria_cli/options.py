@@ -34,6 +34,10 @@ WHERE = "Where the memory is"
 DATA_DIR_VARIABLES = ("MYRIA_DATA_DIR", "DATA_DIR")
 """Both name the data folder. The second is for `make up`; other programs may have set it, so a DSN outranks it."""
 
+Shown = RenderableType | tuple[str, str]
+"""What a person reads: a sentence for standard error, alone or with its style, or a table and the like, for standard
+output."""
+
 STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
@@ -118,18 +122,16 @@ class Options:
         """
         return self.dsn if self.dsn is not None or self.data_dir is not None else settings.postgres.dsn
 
-    def answer(self, document: Any, *shown: RenderableType | None) -> None:
-        """Write what a command answers: with --json the document, else what a person reads.
-
-        Args:
-            shown: sentences go to standard error, tables and the like to standard output; None is left out.
-        """
+    def answer(self, document: Any, *shown: Shown | None) -> None:
+        """Write what a command answers: with --json the document, else what a person reads; None is left out."""
         if self.json:
             console.write_json(document)
             return
         for part in shown:
             if isinstance(part, str):
                 console.say(part)
+            elif isinstance(part, tuple):
+                console.say(*part)
             elif part is not None:
                 console.write(part)
 

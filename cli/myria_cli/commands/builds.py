@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ from myria.db.options import pool_options
 from myria.errors import DatabaseUnavailable, MyriaError, UnavailableError
 from myria_cli import console
 from myria_cli.console import count
-from myria_cli.options import Options, actor, command
+from myria_cli.options import Options, Shown, actor, command
 from myria_cli.place import Place, administration_of, has_running_up, opened
 
 if TYPE_CHECKING:
@@ -81,10 +81,7 @@ async def rebuild(
             return 0
         builder = await stack.enter_async_context(_run_builder(options, settings, place)) if here else None
         build = await _wait_for_end(administration.registry, options, request["request_id"], builder)
-    if options.json:
-        console.write_json(build)
-    else:
-        _report_build(build)
+    options.answer(build, *_ending(build))
     return Outcome(build["status"]).exit_status
 
 
@@ -271,24 +268,22 @@ async def _wait_for_end(
             await asyncio.sleep(POLL_S)
 
 
-def _report_build(build: dict[str, Any]) -> None:
-    """Print how a build ended, what it changed, and why it is degraded or failed."""
+def _ending(build: dict[str, Any]) -> Iterator[Shown]:
+    """Yield how a build ended, what it changed, and why it is degraded or failed."""
     from myria.builds.model import Degraded, Outcome
 
     if build["status"] == Outcome.NOTHING_TO_DO:
-        console.say(
-            f"nothing is new since snapshot {build['parent_snapshot_id']}: it stays the active one "
-            "(--force makes another one all the same)"
-        )
+        nothing_new = f"nothing is new since snapshot {build['parent_snapshot_id']}: it stays the active one"
+        yield f"{nothing_new} (--force makes another one all the same)"
     else:
-        console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
+        yield f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}"
     if build["snapshot_id"] is not None:
-        counts = build["counts"]
-        new, scopes, leaves = (counts.get(name, 0) for name in ("events_new", "scopes_changed", "leaves_planned"))
-        console.say(
-            f"{count(new, 'new event')}, {count(scopes, 'scope')} changed, {count(leaves, 'leaf topic')} planned", "dim"
+        new, scopes, leaves = (
+            build["counts"].get(name, 0) for name in ("events_new", "scopes_changed", "leaves_planned")
         )
+        changed = f"{count(new, 'new event')}, {count(scopes, 'scope')} changed, {count(leaves, 'leaf topic')} planned"
+        yield changed, "dim"
     if build["degraded"]:
-        console.say(f"{console.one_line(str(Degraded(**build['degraded'])))}; see docs/llm.md", "yellow")
+        yield f"{console.one_line(str(Degraded(**build['degraded'])))}; see docs/llm.md", "yellow"
     if build["error"]:
-        console.say(f"error[{build['error'].get('code')}]: {console.shown(str(build['error'].get('message')))}", "red")
+        yield f"error[{build['error'].get('code')}]: {console.shown(str(build['error'].get('message')))}", "red"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -24,7 +24,7 @@ from myria.errors import (
 )
 from myria.versions import PLANNER_VERSION, RANKING_VERSION, SEARCH_VERSION
 from myria_cli import console
-from myria_cli.options import Options, command
+from myria_cli.options import Options, Shown, command
 from myria_cli.place import Place, database_of, opened
 from myria_embedded import grant_roles
 from myria_migrations import migrations, roles_sql
@@ -128,10 +128,7 @@ async def verify(
                 all_snapshots=all_snapshots,
                 progress=lambda name, done, total: progress.advance(done, total or None, f"verifying {name}"),
             )
-    if options.json:
-        console.write_json(report.to_json())
-    else:
-        _show_report(report)
+    options.answer(report.to_json(), *_findings(report))
     return CHECK_FAILED if report.failed else 0
 
 
@@ -218,8 +215,8 @@ async def _retry(work: Callable[[], Awaitable[T]], patience_s: float) -> T:
         await asyncio.sleep(WAIT_S)
 
 
-def _show_report(report: Report) -> None:
-    """Print the result of each check, with the failures that it found."""
+def _findings(report: Report) -> Iterator[Shown]:
+    """Yield the result of each check, with the failures that it found."""
     columns: dict[str, console.Column] = {
         "": lambda check: Text("FAILED", style="bold red") if check.failed else Text("ok", style="green"),
         "check": lambda check: check.name,
@@ -227,12 +224,12 @@ def _show_report(report: Report) -> None:
         "failed": lambda check: f"{check.failed:,}",
         "took": lambda check: f"{check.seconds:.2f} s",
     }
-    console.write(console.table(columns, report.checks, right=("examined", "failed", "took")))
+    yield console.table(columns, report.checks, right=("examined", "failed", "took"))
     for check in report.checks:
         unnamed = check.failed - len(check.failures)
         for failure in (*check.failures, *([f"and {unnamed:,} more"] if unnamed > 0 else [])):
-            console.write(Text(f"{check.name}: {console.shown(failure)}", style="red"))
+            yield Text(f"{check.name}: {console.shown(failure)}", style="red")
     if report.unreachable:
-        console.say(f"{report.unreachable:,} renderings belong to no snapshot and wait for garbage collection", "dim")
+        yield f"{report.unreachable:,} renderings belong to no snapshot and wait for garbage collection", "dim"
     if not report.snapshots:
-        console.say("no snapshot yet: only the log was examined", "dim")
+        yield "no snapshot yet: only the log was examined", "dim"

@@ -199,10 +199,8 @@ async def import_(
             refusals.finish(may_ignore=from_ is None)
             if outcome.count.imported >= MANY:
                 await transfer.analyze(place.owner)
-    if options.json:
-        console.write_json(_outcome_json(outcome, speakers, from_, dry_run=dry_run))
-    else:
-        _report_import(outcome, speakers, from_, dry_run=dry_run)
+    document = _outcome_json(outcome, speakers, from_, dry_run=dry_run)
+    options.answer(document, *_outcome_sentences(outcome, speakers, from_, dry_run=dry_run))
     return SOME_REFUSED if outcome.count.refused else 0
 
 
@@ -284,27 +282,29 @@ def _outcome_json(
     return {**document, "dry_run": True} if dry_run else document
 
 
-def _report_import(outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool) -> None:
-    """Print what an import stored, left out and refused, and after a dry run who speaks in the export."""
+def _outcome_sentences(
+    outcome: Importing, speakers: Mapping[str, int], system: str | None, *, dry_run: bool
+) -> Iterator[str]:
+    """Yield what an import stored, left out and refused, and after a dry run who speaks in the export."""
     count = outcome.count
     if system is None and count.refused and not count.imported + count.already_there:
-        console.say(f"no line is an event of Myria; of another system's export say --from: {SYSTEMS}")
+        yield f"no line is an event of Myria; of another system's export say --from: {SYSTEMS}"
     edited = "" if system is None else f"{count.edited:,} edited since, "
-    console.say(
+    yield (
         f"{count.imported:,} {'would be imported' if dry_run else 'imported'}, {edited}{count.already_there:,} already "
         f"there, {count.refused:,} refused of {count.lines - count.blank:,} "
         f"{'messages and statements' if system in WHOLE else 'lines'}"
     )
     for reason, times in sorted(outcome.left_out.items()):
-        console.say(f"left out: {times:,} {reason}")
+        yield f"left out: {times:,} {reason}"
     for remark, times in sorted(outcome.remarks.items()):
-        console.say(f"note: {times:,} {remark}")
+        yield f"note: {times:,} {remark}"
     if dry_run and speakers:
-        console.say("who speaks (a people file maps these names to participants, `name: participant`):")
+        yield "who speaks (a people file maps these names to participants, `name: participant`):"
         for name, times in sorted(speakers.items(), key=lambda speaker: (-speaker[1], speaker[0]))[:SPEAKERS]:
-            console.say(f"  {name}: {times:,} messages")
+            yield f"  {name}: {times:,} messages"
     if count.redacted:
-        console.say(f"of {count.redacted:,} lines something was taken out that must not be kept (redaction.kinds)")
+        yield f"of {count.redacted:,} lines something was taken out that must not be kept (redaction.kinds)"
 
 
 def _parse_time(text: str | None, name: str) -> datetime | None:

@@ -115,9 +115,8 @@ async def query(
     if not options.json and not answer["root"]["children"]:
         console.write(NOTHING)
         return
-    options.answer(answer, answer_tree(answer, scores=scores))
-    if answer.get("next_cursor") and not options.json:
-        console.say(f"--cursor {answer['next_cursor']}", "dim")
+    more = (f"--cursor {answer['next_cursor']}", "dim") if answer.get("next_cursor") else None
+    options.answer(answer, answer_tree(answer, scores=scores), more)
 
 
 def _hint(text: str) -> dict[str, Any]:
