@@ -29,6 +29,7 @@ from myria.index.embeddings.keeping import VectorKeeper, remove_former
 from myria.llm import waits
 from myria.llm.waits import Work
 from myria.log.event_log import EventLog
+from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
 from myria.notes.folding import event_log
 from myria.notes.turns.maintaining import TurnMaintenance
@@ -78,7 +79,10 @@ def _extractor(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksMode
         return None
     from myria.notes.turns.extracting import Extractor, configured  # noqa: PLC0415 - only where a model is asked
 
-    return Extractor(log, configured(settings, secrets=secrets), settings.turns)
+    notes = Notes(
+        log, content_characters=settings.notes.content_characters, session_idle_s=settings.notes.session_idle_s
+    )
+    return Extractor(log, notes, configured(settings, secrets=secrets), settings.turns)
 
 
 class ControlLoop(BuildLoop):

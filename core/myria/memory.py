@@ -99,7 +99,7 @@ class Memory(Administration):
             redaction_kinds=settings.agent.redaction_kinds,
             session_idle_s=settings.notes.session_idle_s,
         )
-        self.turns = TurnStore(self.log, settings.turns)
+        self.turns = TurnStore(self.log, self.notes, settings.turns)
         self.turn_maintenance = TurnMaintenance(
             self.appending,
             self.consolidation,

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from myria import errors
-from myria.log.event_log import EventLog
 from myria.log.fields import check_text, parse_timestamp
 from myria.log.jsontext import decode
 from myria.log.limits import MAX_ID
@@ -27,7 +26,6 @@ from myria.log.transfer import read_lines
 from myria.notes.turns.facts import VALUE_BYTES, Fact, Tier, identity_of
 from myria.notes.turns.model import Session
 from myria.notes.turns.storing import FinishedTurn, TurnStore
-from myria.settings import TurnsSettings
 from myria_cli.importers.frame import BOM, Importing
 from myria_server.api.core import inputs
 from myria_server.api.turns.schemas import AfterTurnInput
@@ -161,24 +159,15 @@ def _rank(name: str) -> int:
 
 
 async def import_sessions(
-    log: EventLog,
-    tenant: str,
-    files: Iterable[SessionFile],
-    own: tuple[str, ...],
-    *,
-    importing: Importing,
-    settings: TurnsSettings,
+    store: TurnStore, tenant: str, files: Iterable[SessionFile], own: tuple[str, ...], *, importing: Importing
 ) -> None:
     """Store the turns of sessions, and count them; safe to rerun: turns already stored are skipped.
 
     Args:
-        log: where turns are appended.
         files: the session files, those of one session next to each other.
         own: the participants (canonical) who own the sessions. A turn of a user also belongs to that user.
     """
     count = importing.count
-
-    store = TurnStore(log, settings)
 
     def sessions() -> Iterator[tuple[int, tuple[SessionFile, list[_Turn]]]]:
         grouped = groupby(files, key=lambda file: (file.project, file.session_id))

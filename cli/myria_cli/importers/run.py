@@ -19,6 +19,7 @@ from myria.notes.commands import Notes
 from myria.notes.folding import event_log
 from myria.notes.memories.commands import Memories
 from myria.notes.memories.sharing import Keeping, shared_participant
+from myria.notes.turns.storing import TurnStore
 from myria.settings import Settings
 from myria.settings.yaml_files import read_yaml
 from myria_cli import console
@@ -170,7 +171,7 @@ async def run_import(
             elif plan.system == "memory-tools":
                 files = memory_tools.files_of(plan.file, plan.source, plan.project)
                 await memory_tools.import_sessions(
-                    log, tenant, files, own, importing=importing, settings=settings.turns
+                    TurnStore(log, notes, settings.turns), tenant, files, own, importing=importing
                 )
             else:
                 await store(

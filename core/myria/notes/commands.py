@@ -44,7 +44,7 @@ from myria.notes.model import (
     note_event,
     note_of,
 )
-from myria.notes.repeats import Beside, KeptNote, Repeats, SameText, nothing_beside
+from myria.notes.repeats import Arrange, KeptNote, Repeats, SameText, notes_alone
 from myria.settings.database import Kind
 from myria.text.announcing import holds_later
 from myria.text.dates import local_day
@@ -98,7 +98,7 @@ class Notes:
         supersedes: Sequence[str] = (),
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
-        beside: Beside = nothing_beside,
+        arrange: Arrange = notes_alone,
     ) -> list[Remembered]:
         """Keep notes by one append, all or none: of notes with equal participants, kind, session and text, one is kept.
 
@@ -113,7 +113,7 @@ class Notes:
                 it holds.
             may_see: tells whether the caller may see what given participants see; checked for each of `supersedes`.
             dry_run: append nothing, and return what would be kept.
-            beside: makes further events for the same append.
+            arrange: adds further events to the same append.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
@@ -134,7 +134,7 @@ class Notes:
             key=key,
             now=now,
         )
-        outcomes = await self.keep(
+        outcomes, _ = await self.keep(
             tenant,
             participants,
             notes,
@@ -144,7 +144,7 @@ class Notes:
             supersedes=supersedes,
             may_see=may_see,
             dry_run=dry_run,
-            beside=beside,
+            arrange=arrange,
         )
         return [
             Remembered(
@@ -169,8 +169,8 @@ class Notes:
         supersedes: Sequence[str] = (),
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
-        beside: Beside = nothing_beside,
-    ) -> list[KeptNote]:
+        arrange: Arrange = notes_alone,
+    ) -> tuple[list[KeptNote], Sequence[AppendResult]]:
         """Keep notes by one append, all or none; `repeats` decides which of them are kept already.
 
         Nearly always none is, so the append is tried first; only when it is refused, the kept notes are looked up.
@@ -179,22 +179,24 @@ class Notes:
             at: when the notes are kept, in microseconds since 1970 UTC.
             speaker: who keeps the notes; a memory of the REST API names its speaker itself.
 
+        Returns:
+            what became of each note, and the log's answers to the events that `arrange` returned.
+
         Raises:
             as `remember_all`; DuplicateMemory: as `repeats` says.
         """
         repeat_of = repeats.repeats_within(notes)
         first_places = [repeat_of.get(place, place) for place in range(len(notes))]
         keys = [repeats.source_key(place) for place in range(len(notes))]
-        # The ids depend on the tenant too: ids that are equal in two tenants would tell one what the other keeps.
-        ids = [new_id("note") if key is None else _id_of(tenant, key) for key in keys]
+        ids = [repeats.note_id(tenant, place) for place in range(len(notes))]
         events = [
             self._event(note, participants, note_id=note_id, version=1, at=at, speaker=speaker, key=key)
             for note, note_id, key in zip(notes, ids, keys, strict=True)
         ]
         if dry_run:
             await self._log.check(tenant, events)
-        kept_ids: Mapping[int, str] = {}
-        is_restated_by_another = False
+        kept_ids = await repeats.kept_before(notes)
+        is_raced = False
         for _ in range(_ATTEMPTS):
             replaced: list[asyncpg.Record] = []
             stored_keys = await self._stored(tenant, [key for key in keys if key is not None])
@@ -202,55 +204,71 @@ class Notes:
                 replaced = await self._to_replace(tenant, participants, notes[0], supersedes, may_see=may_see, now=at)
             if dry_run:
                 kept_ids = await repeats.kept_already(notes)
-                return [KeptNote(note_id=kept_ids.get(first, "")) for first in first_places]
+                return [KeptNote(note_id=kept_ids.get(first, "")) for first in first_places], ()
             note_ids = [kept_ids.get(first, ids[first]) for first in first_places]
-            new_places = [place for place in range(len(notes)) if place not in repeat_of and place not in kept_ids]
-            restating: list[NewEvent] = []
+            keeping: list[NewEvent] = []
+            new_events: dict[int, NewEvent] = {}  # by the places of their notes
             try:
-                batch: list[NewEvent] = []
-                batch_index: dict[int, int] = {}
-                for place in new_places:
-                    batch_index[place] = len(batch)
-                    batch += await self._replacing(tenant, events[place], replaced)
-                for place, note_id in kept_ids.items():
-                    if place not in repeat_of and (replaced or keys[place] is not None or not is_restated_by_another):
-                        restating += await repeats.restating_events(note_id, events[place], replaced)
-                # A repeat of an earlier call may still be refused (`Repeats.check`), so it adds nothing to its notes.
-                unkept_places = [place for place in new_places if keys[place] not in stored_keys]
-                batch += [*await beside(note_ids, unkept_places), *restating]
+                for place in dict.fromkeys(first_places):
+                    if place in kept_ids:
+                        note_id, event = kept_ids[place], events[place]
+                        keeping += await repeats.restating_events(note_id, event, replaced, is_raced=is_raced)
+                    else:
+                        added = await self._replacing(tenant, events[place], replaced)
+                        new_events[place] = added[0]
+                        keeping += added
+                # A repeat of an earlier call may still be refused (`Repeats.check`), so nothing is added to its notes.
+                batch = await arrange(
+                    note_ids, [place for place in new_events if keys[place] not in stored_keys], keeping
+                )
                 results = await self._log.append_events(tenant, batch) if batch else []
             except (NoteExists, DuplicateMemory):
                 kept_ids = await repeats.kept_already(notes)
             except AlreadySuperseded:
                 if not kept_ids:
-                    raise  # without kept notes to restate, only a note of `supersedes` can be meant
+                    raise  # without kept notes, only a note of `supersedes` can be meant, or what `arrange` added
                 # Another call restated the kept note, or changed it, and a changed note is no duplicate any more.
-                is_restated_by_another = True
+                is_raced = True
                 kept_ids = await repeats.kept_already(notes)
             else:
-                result_of = {place: results[index] for place, index in batch_index.items()}
-                earlier_rows = await self._earlier(
-                    tenant, [result.event_id for result in result_of.values() if result.deduplicated]
-                )
-                outcomes = []
-                for place, note_id in enumerate(note_ids):
-                    result = result_of.get(place)
-                    if result is None or not result.deduplicated:
-                        outcomes.append(KeptNote(note_id=note_id, appended=result))
-                        continue
-                    first = earlier_rows.get(result.event_id)
-                    repeats.check(first, events[place])
-                    outcomes.append(KeptNote(note_id=note_id if first is None else first["note_id"], first=first))
-                return outcomes
+                # By identity, since two events of a call may be equal; `arrange` may leave notes out.
+                result_of_event = {id(event): result for event, result in zip(batch, results, strict=True)}
+                result_of = {
+                    place: result_of_event[id(event)]
+                    for place, event in new_events.items()
+                    if id(event) in result_of_event
+                }
+                return await self._outcomes(tenant, note_ids, events, result_of, repeats), results
         raise Overloaded("the same is being kept and withdrawn again and again; retry")
 
-    async def _earlier(self, tenant: str, event_ids: Sequence[str]) -> Mapping[str, asyncpg.Record]:
-        """Return for each event that an earlier call with a key appended its row: its payload, and its note's state."""
-        if not event_ids:
-            return {}
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("notes.of_first_events"), tenant, event_ids)
-        return {row["first_event_id"]: row for row in rows}
+    async def _outcomes(
+        self,
+        tenant: str,
+        note_ids: Sequence[str],
+        events: Sequence[NewEvent],
+        result_of: Mapping[int, AppendResult],
+        repeats: Repeats,
+    ) -> list[KeptNote]:
+        """Return what became of each note; of those that an earlier call with the key kept, `repeats` checks whether.
+
+        Args:
+            result_of: the log's answers to the events of new notes, by their places.
+        """
+        repeated = {place: result.event_id for place, result in result_of.items() if result.deduplicated}
+        row_of_event: dict[str, asyncpg.Record] = {}
+        if repeated:
+            async with self._database.read(tenant) as connection:
+                rows = await connection.fetch(sql("notes.of_first_events"), tenant, list(repeated.values()))
+            row_of_event = {row["first_event_id"]: row for row in rows}
+        outcomes = []
+        for place, note_id in enumerate(note_ids):
+            if place in repeated:
+                first = row_of_event.get(repeated[place])
+                repeats.check(first, events[place])
+                outcomes.append(KeptNote(note_id=note_id if first is None else first["note_id"], first=first))
+            else:
+                outcomes.append(KeptNote(note_id=note_id, appended=result_of.get(place)))
+        return outcomes
 
     def _event(
         self,
@@ -640,7 +658,7 @@ class Notes:
 
     async def _current(self, tenant: str, note_id: str, may_see: MaySee) -> asyncpg.Record:
         async with self._database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
+            row = await connection.fetchrow(sql("notes.current"), tenant, [note_id])
         if row is None or not may_see(row["participants"]):
             raise note_absent(note_id)
         return row
@@ -661,14 +679,6 @@ class Notes:
                 limit=self._content_characters,
             )
         return content
-
-
-def _id_of(tenant: str, source_key: str) -> str:
-    """Return the id of the note that a call with a key keeps: a repeat of the call computes the same id.
-
-    The source key's prefix, such as "note:", does not count.
-    """
-    return f"note_{digest([tenant, source_key.partition(':')[2]]).hex()[:32]}"
 
 
 def _anybody(_: Sequence[str]) -> bool:

@@ -76,7 +76,8 @@ class Draft:
 class NoteText(NamedTuple):
     """A complete note. `inferred` names the fields that were filled in by rule.
 
-    `memory` has the further fields of a note that was kept over REST (`myria.notes.memories.model`).
+    `memory` has the further fields of a note kept over REST (`myria.notes.memories.model`), and `further` those
+    of a fact of a turn, which are kept beside the others.
     """
 
     content: str
@@ -91,6 +92,7 @@ class NoteText(NamedTuple):
     inferred: tuple[str, ...] = ()
     memory: Mapping[str, Any] | None = None
     details: Details = NO_DETAILS
+    further: Mapping[str, Any] | None = None
 
 
 def completed(draft: Draft, contract: Contract) -> NoteText:

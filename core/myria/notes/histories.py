@@ -53,7 +53,7 @@ async def history(
     """
     now = await database.now() if now is None else now
     async with database.read(tenant) as connection:
-        row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
+        row = await connection.fetchrow(sql("notes.current"), tenant, [note_id])
         if row is None or not may_see(row["participants"]):
             raise note_absent(note_id)
         is_superseded = row["reason"] == "superseded"

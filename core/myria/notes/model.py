@@ -36,7 +36,6 @@ def note_event(
     previous: str | None = None,
     key: str | None = None,
     idle_s: int = SESSION_IDLE_S,
-    further: Mapping[str, Any] | None = None,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -47,7 +46,6 @@ def note_event(
         previous: the id of the event of the version before.
         key: the event's source key, by which a repeat is recognised.
         idle_s: seconds without a note after which the note's session, if it has one, is over by itself.
-        further: more fields to keep beside the note's text.
     """
     fields: dict[str, Any] = {
         "id": note_id,
@@ -70,7 +68,7 @@ def note_event(
         fields["memory"] = note.memory
     if note.details is not NO_DETAILS and note.details != NO_DETAILS:
         fields["details"] = note.details.to_json()
-    fields |= further or {}
+    fields |= note.further or {}
     payload: dict[str, Any] = {"text": note.content, "note": fields}
     if speaker is not None:
         payload["speaker"] = speaker
@@ -121,6 +119,17 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
 def texts_of(value: Any) -> tuple[str, ...]:
     """Return the texts of a list in a note's payload; none of anything else, which an import may have brought."""
     return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
+
+
+def next_version(event: NewEvent, *, note_id: str, version: int, previous: str) -> NewEvent:
+    """Return the event of a note's first version as that of a later version of another note.
+
+    Args:
+        previous: the id of the event of the version before.
+    """
+    payload = orjson.loads(event.payload_json)
+    payload["note"] |= {"id": note_id, "version": version, "previous": previous}
+    return event._replace(payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS))
 
 
 def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:

@@ -1,7 +1,8 @@
 """Which notes of a call repeat a note that is kept already, and what becomes of each.
 
 The same people never have two live notes with equal text (`SameText`). Over REST, a memory repeats another if that one
-was kept with its deduplication key within a window of time (`SameKey`).
+was kept with its deduplication key within a window of time (`SameKey`). A fact of a turn is the next version of what
+its session knew of the same thing (`SameIdentity` in `myria.notes.turns.facts`).
 """
 
 from __future__ import annotations
@@ -20,15 +21,19 @@ from myria.errors import DuplicateMemory, IdempotencyKeyReused, NoteNotFound
 from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
 from myria.log.event import NewEvent
+from myria.log.ids import new_id
 from myria.notes.drafting import NoteText
 
-Beside = Callable[[Sequence[str], Sequence[int]], Awaitable[Sequence[NewEvent]]]
-"""Makes further events for the append of notes, from the ids of all notes of a call and the places of the new ones."""
+Arrange = Callable[[Sequence[str], Sequence[int], Sequence[NewEvent]], Awaitable[Sequence[NewEvent]]]
+"""Returns what a call appends: the events that keep its notes, with further ones before or behind them.
+
+It gets the ids of all notes, the places of the new ones, and the events that keep notes.
+"""
 
 
-async def nothing_beside(_ids: Sequence[str], _new: Sequence[int]) -> Sequence[NewEvent]:
-    """Make no further events."""
-    return ()
+async def notes_alone(_ids: Sequence[str], _new: Sequence[int], events: Sequence[NewEvent]) -> Sequence[NewEvent]:
+    """Return the events that keep notes, and no others."""
+    return events
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,15 +49,30 @@ class KeptNote:
 
 
 class Repeats(ABC):
-    """The rule by which a call's notes count as kept already: the same text, or the same key within a time."""
+    """The rule by which a call's notes count as kept already."""
 
-    @abstractmethod
+    def note_id(self, tenant: str, place: int) -> str:
+        """Return the id that a new note gets.
+
+        A repeat of a call with a key computes the same id. Ids depend on the tenant, too: ids that are equal in two
+        tenants would tell one what the other keeps. The source key's prefix, such as "note:", does not count.
+        """
+        source_key = self.source_key(place)
+        if source_key is None:
+            return new_id("note")
+        return f"note_{digest([tenant, source_key.partition(':')[2]]).hex()[:32]}"
+
     def source_key(self, place: int) -> str | None:
         """Return the source key of the note at a place; None where the caller gave the call no key."""
+        return None
 
-    @abstractmethod
     def repeats_within(self, notes: Sequence[NoteText]) -> Mapping[int, int]:
         """Return by their places the notes that repeat an earlier note of the call, with that note's place."""
+        return {}
+
+    async def kept_before(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
+        """Return what `kept_already` does, before the append is tried: only where a note is seldom new."""
+        return {}
 
     @abstractmethod
     async def kept_already(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
@@ -63,16 +83,16 @@ class Repeats(ABC):
 
     @abstractmethod
     async def restating_events(
-        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record], *, is_raced: bool
     ) -> Sequence[NewEvent]:
         """Return the events to append for a note that is kept already.
 
         Args:
             event: the event that would have kept the note.
             replaced: rows of other notes that the note replaces.
+            is_raced: whether another call has given a kept note a new version since this call began.
         """
 
-    @abstractmethod
     def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
         """Accept a repeat that says what an earlier call with its key had kept; else raise.
 
@@ -84,6 +104,7 @@ class Repeats(ABC):
             IdempotencyKeyReused: the event says something else.
             NoteNotFound: the earlier call's note is gone.
         """
+        raise AssertionError("without a key no call is a repeat of an earlier one")
 
 
 class SameText(Repeats):
@@ -140,9 +161,14 @@ class SameText(Repeats):
         return kept_ids
 
     async def restating_events(
-        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record], *, is_raced: bool
     ) -> Sequence[NewEvent]:
-        """Return the events of a new version with equal text; see `Notes.restating_events`."""
+        """Return the events of a new version with equal text; see `Notes.restating_events`.
+
+        None where another call has restated the note meanwhile: it is the newest statement already.
+        """
+        if is_raced and not replaced and self._key is None:
+            return ()
         return await self._restate(self._tenant, note_id, event, replaced)
 
     def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
@@ -234,7 +260,7 @@ class SameKey(Repeats):
         return kept_ids
 
     async def restating_events(
-        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record]
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record], *, is_raced: bool
     ) -> Sequence[NewEvent]:
         """Return nothing: the memory stands as it was kept."""
         return ()

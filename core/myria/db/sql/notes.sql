@@ -76,13 +76,16 @@ WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live
   AND n.digest = sha256(convert_to(concat_ws(E'\n', $3::text, $4::text, $5::text), 'UTF8'));
 
 -- name: current
--- A note with what its current version says, who may see it, and what decides when it expires.
+-- Notes with what their current versions say, who may see them, what decides when they expire, and the last event that
+-- changed each: that of its version, of a withdrawal or of a restoration.
 SELECT n.note_id, n.version, n.live, n.kind, n.importance, n.anchor, n.context_id, n.created_at, n.changed_at,
-       e.event_id, e.payload, s.participants, n.reason, n.session_ends_at, n.used_at
+       e.event_id, e.payload, s.participants, n.reason, n.session_ends_at, n.used_at, greatest(n.event_seq, (
+           SELECT max(w.by_event_seq) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = n.event_seq
+       )) AS changed_by
 FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
-WHERE n.tenant_id = $1 AND n.note_id = $2;
+WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]);
 
 -- name: versions
 -- The events of a note's versions, newest first.

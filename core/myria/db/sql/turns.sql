@@ -103,16 +103,6 @@ WHERE e.scope_id = ANY ($4::bigint[]) AND NOT EXISTS (
     WHERE last.reason <> 'restored')
 ORDER BY m.turn_seq, m.position;
 
--- name: facts_named
--- Facts by the ids of their notes, withdrawn ones too.
-SELECT n.note_id, n.version, n.live, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
-       n.used_at, e.event_id, e.payload, greatest(n.event_seq, (
-           SELECT max(w.by_event_seq) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = n.event_seq
-       )) AS changed_by
-FROM myria.standing_notes n
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
-WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]);
-
 -- name: facts
 -- The ids of the live facts of a context in scopes ($3), those that changed last first: at most $4.
 SELECT n.note_id FROM myria.notes n

@@ -94,8 +94,8 @@ class Memories:
         repeats = SameKey(self._database, tenant, keeping.participants, key=key, whole=whole, at=at)
         parents = await self._parents(tenant, keeping, redacted)
 
-        async def part_of_links(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
-            return [
+        async def with_links(ids: Sequence[str], new: Sequence[int], events: Sequence[NewEvent]) -> Sequence[NewEvent]:
+            links = [
                 link_event(
                     keeping.participants,
                     ids[place],
@@ -106,8 +106,9 @@ class Memories:
                 for place in new
                 if place in parents
             ]
+            return [*events, *links]
 
-        outcomes = await self._notes.keep(
+        outcomes, _ = await self._notes.keep(
             tenant,
             keeping.participants,
             [
@@ -116,7 +117,7 @@ class Memories:
             ],
             repeats,
             at=at,
-            beside=part_of_links,
+            arrange=with_links,
         )
         kept = []
         for draft, outcome in zip(redacted, outcomes, strict=True):

@@ -125,14 +125,14 @@ async def reflect(
     drafts = reflection.drafts()
 
     async def keep(ended_before: int) -> list[Remembered]:
-        async def beside(ids: Sequence[str], new: Sequence[int]) -> Sequence[NewEvent]:
+        async def with_end(ids: Sequence[str], new: Sequence[int], events: Sequence[NewEvent]) -> Sequence[NewEvent]:
             parts: dict[Part, list[str]] = {}
             for (part, _), note_id in zip(drafts, ids, strict=True):
                 parts.setdefault(part, []).append(note_id)
             links = await _missing_links(database, tenant, participants, parts) if new else []
             is_over = bool(ended_seq) and not new  # the session has ended, and this call keeps no new note
             if is_over if session_id is not None else not effectiveness:
-                return links
+                return [*events, *links]
             # The key is made of ids and numbers, not of texts, because it stays when the notes are erased.
             run_id_parts = (
                 ids
@@ -149,14 +149,14 @@ async def reflect(
                 key=key,
                 about=effectiveness,
             )
-            return [*links, end]
+            return [*events, *links, end]
 
         return await notes.remember_all(
             tenant,
             participants,
             [draft for _, draft in drafts],
             contract="004",
-            beside=beside,
+            arrange=with_end,
             speaker=speaker,
             now=moment,
         )

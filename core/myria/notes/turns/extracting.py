@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -21,7 +22,7 @@ from pydantic import Field
 from myria.access.vault import Secrets
 from myria.db.clock import to_microseconds
 from myria.db.queries import sql
-from myria.errors import AlreadySuperseded, ConfigurationError, EventNotFound, ModelFailed, NoteExists
+from myria.errors import ConfigurationError, ModelFailed, NoteNotFound
 from myria.llm.audit import Origin
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, ModelTool
@@ -30,9 +31,10 @@ from myria.llm.model import LanguageModel
 from myria.llm.responses import RESPONSES
 from myria.llm.template import RequestTemplate
 from myria.llm.waits import Work, note_outcome
+from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
-from myria.log.withdrawal.commands import Withdrawals
-from myria.notes.turns.facts import Fact, FactContext, KnownFact, Tier, facts_in, facts_named
+from myria.notes.commands import Notes
+from myria.notes.turns.facts import Fact, FactContext, KnownFact, SameIdentity, Tier, facts_in
 from myria.notes.turns.items import is_spoken_by_user, text_of, unpacked
 from myria.settings import Settings, TurnsSettings
 
@@ -54,7 +56,6 @@ _SHOWN_CHARACTERS = 8_000
 _SHOWN_FACTS = 50
 _NAME_CHARACTERS = 64
 _VALUE_CHARACTERS = 500
-_RACES = 5
 
 
 class UpdatedFact(Arguments):
@@ -135,18 +136,20 @@ class Extractor:
 
     Args:
         log: where turns and facts are; a found fact that the log would redact is dropped.
+        notes: keeps and withdraws facts.
         model: the language model to ask; see `configured`.
     """
 
     def __init__(
         self,
         log: EventLog,
+        notes: Notes,
         model: LanguageModel,
         settings: TurnsSettings,
     ) -> None:
         self._database = log.database
         self._log = log
-        self._withdrawals = Withdrawals(log)
+        self._notes = notes
         self._model = model
         self._settings = settings
 
@@ -238,46 +241,54 @@ class Extractor:
 
         A fact that changed after the turn stays as it is.
         """
-        found = await self._facts(tenant, extracted)
-        deleted_names = {name.strip().lower() for name in extracted.deleted_fact_ids}
-        stated = {fact.identity for fact in found}
-        deleted_ids = [
-            known.note_id
-            for known in shown
-            if known.fact.fact_id.lower() in deleted_names and known.fact.identity not in stated
-        ]
+        found = list({fact.identity: fact for fact in await self._facts(tenant, extracted)}.values())
+        turn_seq: int = stored["event_seq"]
         context = FactContext(
             tenant=tenant,
             owner=queued["owner"],
             participants=tuple(stored["participants"]),
             context_id=queued["context_id"],
         )
-        turn_seq: int = stored["event_seq"]
-        at = to_microseconds(stored["occurred_at"])
-        for _ in range(_RACES):
-            stored_now = await self._stored(tenant, queued)
-            if stored_now is None or stored_now["payloads"] != stored["payloads"]:
-                return  # items were erased or withdrawn meanwhile, and the facts found in them must not be kept
-            now = await self._database.now()
-            async with self._database.read(tenant) as connection:
-                facts, known = await context.known(connection, found, now=now)
-                known |= await facts_named(connection, tenant, deleted_ids, now=now)
-            to_keep = {
-                note_id: fact
-                for note_id, fact in facts.items()
-                if _unchanged_since(known.get(note_id), turn_seq) and _may_replace(fact, known.get(note_id))
-            }
-            events, kept = context.versions(to_keep, known, self._settings, at=at, user_id=_speaker(stored))
-            try:
-                if events:
-                    await self._log.append_events(tenant, events)
-                    await self._tally(tenant, kept)
-                for note_id in deleted_ids:
-                    if _unchanged_since(known.get(note_id), turn_seq):
-                        await self._forget(tenant, note_id)
-            except (AlreadySuperseded, NoteExists, EventNotFound):
-                continue  # a turn changed one of them meanwhile
-            return
+
+        def may_replace(known: KnownFact, fact: Fact) -> bool:
+            is_as_sure = not known.stands or fact.confidence >= known.fact.confidence
+            return known.changed_by < turn_seq and is_as_sure
+
+        async def unless_erased(
+            _ids: Sequence[str], _new: Sequence[int], facts: Sequence[NewEvent]
+        ) -> Sequence[NewEvent]:
+            return facts if await self._is_unchanged(tenant, queued, stored) else ()
+
+        rule = SameIdentity(self._database, context, found, may_replace=may_replace)
+        _, results = await self._notes.keep(
+            tenant,
+            context.participants,
+            [context.note_of(fact, self._settings) for fact in found],
+            rule,
+            at=to_microseconds(stored["occurred_at"]),
+            speaker=_speaker(stored),
+            arrange=unless_erased,
+        )
+        if results:
+            await self._tally(tenant, rule.kept)
+        deleted_names = {name.strip().lower() for name in extracted.deleted_fact_ids}
+        stated = {fact.identity for fact in found}
+        for known in shown:
+            if known.fact.fact_id.lower() not in deleted_names or known.fact.identity in stated:
+                continue
+            if await self._is_unchanged(tenant, queued, stored):
+                with suppress(NoteNotFound):  # a turn withdrew it meanwhile
+                    await self._notes.withdraw(
+                        tenant,
+                        known.note_id,
+                        may_see=lambda _: True,
+                        spares=lambda row: row["changed_by"] >= turn_seq,
+                    )
+
+    async def _is_unchanged(self, tenant: str, queued: asyncpg.Record, stored: asyncpg.Record) -> bool:
+        """Tell whether a turn stands as it was shown; facts found in items that were erased must not be kept."""
+        now = await self._stored(tenant, queued)
+        return now is not None and now["payloads"] == stored["payloads"]
 
     async def _facts(self, tenant: str, extracted: Extracted) -> list[Fact]:
         """Return the model's facts, without those that redaction would change or that quote something redacted."""
@@ -294,14 +305,6 @@ class Extractor:
     async def _tally(self, tenant: str, kept: Mapping[str, int]) -> None:
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("turns.tally_found"), list(kept), list(kept.values()))
-
-    async def _forget(self, tenant: str, note_id: str) -> None:
-        """Withdraw all versions of a fact."""
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("notes.versions"), tenant, note_id)
-        await self._withdrawals.withdraw_versions(
-            tenant, [row["event_id"] for row in rows], "forgotten", may_see=lambda _: True
-        )
 
     async def _note_failure(self, tenant: str, queued: asyncpg.Record, failure: ModelFailed) -> None:
         """Log a failure, and take a turn that has failed too often out of the queue."""
@@ -334,16 +337,6 @@ def _speaker(row: asyncpg.Record) -> str | None:
     speakers = [orjson.loads(payload).get("speaker") for payload in row["payloads"]]
     participating = [speaker for speaker in speakers if isinstance(speaker, str) and speaker in row["participants"]]
     return participating[0] if participating else None
-
-
-def _unchanged_since(known: KnownFact | None, turn_seq: int) -> bool:
-    """Tell whether a fact is unknown, or was last changed before the turn whose mark has this number in the log."""
-    return known is None or known.changed_by < turn_seq
-
-
-def _may_replace(fact: Fact, known: KnownFact | None) -> bool:
-    """Tell whether a fact that a model found is as sure as the one that it would replace."""
-    return known is None or not known.stands or fact.confidence >= known.fact.confidence
 
 
 def _on_one_line(text: str) -> str:

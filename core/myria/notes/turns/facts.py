@@ -1,4 +1,4 @@
-"""Facts of a session: their form, their state, and the events that keep, replace and end them (memory-tools).
+"""Facts of a session: their form, their state, and the rule by which a newer one replaces an older one (memory-tools).
 
 A fact is a note of a kind of its own. Its note's id is computed from its owner and identity, so a newer value of
 the same identity is the next version of the same note, whoever finds it.
@@ -6,7 +6,8 @@ the same identity is the next version of the same note, whoever finds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ import asyncpg
 import orjson
 
 from myria.db.clock import to_microseconds
-from myria.db.database import Connection
+from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.log.canonical import digest
 from myria.log.event import NewEvent
@@ -25,7 +26,8 @@ from myria.notes.drafting import NoteText
 from myria.notes.expiry import Lasting
 from myria.notes.kinds import policies
 from myria.notes.likeness import essence
-from myria.notes.model import note_event
+from myria.notes.model import next_version
+from myria.notes.repeats import Repeats
 from myria.settings import TurnsSettings
 
 Tier = Literal["L0", "L1", "L2"]
@@ -124,7 +126,7 @@ async def facts_named(
     Args:
         now: in microseconds since 1970 UTC.
     """
-    rows = await connection.fetch(sql("turns.facts_named"), tenant, list(note_ids))
+    rows = await connection.fetch(sql("notes.current"), tenant, list(note_ids))
     return {row["note_id"]: _known(row, now) for row in rows}
 
 
@@ -137,10 +139,12 @@ class FactContext:
     participants: tuple[str, ...]
     context_id: str
 
-    async def known(
-        self, connection: Connection, facts: Iterable[Fact], *, now: int
-    ) -> tuple[dict[str, Fact], dict[str, KnownFact]]:
-        """Return facts by the ids of their notes, of equal identity the last one, and the notes' current versions.
+    def note_id(self, fact: Fact) -> str:
+        """Return the id of a fact's note."""
+        return note_id_of(self.tenant, self.owner, self.participants, self.context_id, fact.identity)
+
+    async def known(self, connection: Connection, facts: Iterable[Fact], *, now: int) -> dict[str, KnownFact]:
+        """Return by their identities what is known of facts, withdrawn and expired ones too.
 
         A live fact of the same identity may have another id, where the log was imported from another tenant: then its
         id is used on.
@@ -148,82 +152,29 @@ class FactContext:
         Args:
             now: in microseconds since 1970 UTC.
         """
-        computed = {
-            note_id_of(self.tenant, self.owner, self.participants, self.context_id, fact.identity): fact
-            for fact in facts
+        identities = {self.note_id(fact): fact.identity for fact in facts}
+        found = await facts_named(connection, self.tenant, identities, now=now)
+        known = {identities[note_id]: fact for note_id, fact in found.items()}
+        missing = set(identities.values()) - known.keys()
+        if missing:
+            rows = await connection.fetch(sql("notes.scopes_exactly"), self.tenant, [scope_key(self.participants)])
+            scopes = [row["scope_id"] for row in rows]
+            live_facts = await facts_in(connection, self.tenant, self.context_id, scopes, now=now)
+            known |= {other.fact.identity: other for other in live_facts if other.fact.identity in missing}
+        return known
+
+    def note_of(self, fact: Fact, settings: TurnsSettings) -> NoteText:
+        """Return the note that keeps a fact."""
+        kind = KIND_OF_TIER[fact.tier]
+        further: dict[str, Any] = {
+            "fact": {name: getattr(fact, name) for name in ("fact_id", "key", "value", "confidence")}
         }
-        known = await facts_named(connection, self.tenant, computed, now=now)
-        if not computed.keys() - known.keys():
-            return computed, known
-        rows = await connection.fetch(sql("notes.scopes_exactly"), self.tenant, [scope_key(self.participants)])
-        scopes = [row["scope_id"] for row in rows]
-        live_facts = await facts_in(connection, self.tenant, self.context_id, scopes, now=now)
-        known |= {other.note_id: other for other in live_facts}
-        id_of_identity = {other.fact.identity: other.note_id for other in live_facts}
-        fact_of_note = {
-            note_id if note_id in known else id_of_identity.get(fact.identity, note_id): fact
-            for note_id, fact in computed.items()
-        }
-        return fact_of_note, known
-
-    def versions(
-        self,
-        facts: Mapping[str, Fact],
-        known: Mapping[str, KnownFact],
-        settings: TurnsSettings,
-        *,
-        at: int,
-        user_id: str | None,
-    ) -> tuple[list[NewEvent], dict[str, int]]:
-        """Return the events that keep facts, and how many of each tier; a fact that is known with its value needs none.
-
-        Args:
-            facts: by the ids of their notes.
-            known: the notes' current versions, by their ids.
-            at: when the facts were stated, in microseconds since 1970 UTC.
-            user_id: who stated them, where that is known.
-        """
-        events: list[NewEvent] = []
-        kept: dict[str, int] = {}
-        for note_id, fact in facts.items():
-            before = known.get(note_id)
-            if before is not None and before.stands and before.fact.says_the_same(fact):
-                continue
-            kept[fact.tier] = kept.get(fact.tier, 0) + 1
-            version = self._version(note_id, fact, before, settings, at=at, user_id=user_id)
-            events.append(version)
-            if before is not None and before.is_live:
-                events.append(self._superseding_withdrawal(before, by=version.event_id))
-        return events, kept
-
-    def denials(
-        self, denied: Mapping[str, Fact], known: Mapping[str, KnownFact], denying: Mapping[str, str | None]
-    ) -> list[NewEvent]:
-        """Return the withdrawals of denied facts; a known fact with another value than the denied one stays.
-
-        Args:
-            denied: by the ids of their notes.
-            denying: the ids of the events that deny them, by the facts' identities; each succeeds its fact.
-        """
-        return [
-            self._superseding_withdrawal(before, by=denying[fact.identity])
-            for note_id, fact in denied.items()
-            if (before := known.get(note_id)) is not None and before.stands and before.fact.is_denied_by(fact)
-        ]
-
-    def _version(
-        self,
-        note_id: str,
-        fact: Fact,
-        before: KnownFact | None,
-        settings: TurnsSettings,
-        *,
-        at: int,
-        user_id: str | None,
-    ) -> NewEvent:
-        note = NoteText(
+        days = {"L1": settings.l1_retention_days, "L2": settings.l2_retention_days}.get(fact.tier)
+        if days is not None and days != policies()[kind].lifetime:
+            further["lasts_days"] = days
+        return NoteText(
             content=f"{fact.key}: {fact.value}",
-            kind=KIND_OF_TIER[fact.tier],
+            kind=kind,
             topic=fact.key,
             keywords=(fact.fact_id,),
             importance=fact.confidence,
@@ -231,27 +182,92 @@ class FactContext:
             lifetime="permanent",
             anchor=False,
             session_id=self.context_id,
-        )
-        further: dict[str, Any] = {
-            "fact": {name: getattr(fact, name) for name in ("fact_id", "key", "value", "confidence")}
-        }
-        days = {"L1": settings.l1_retention_days, "L2": settings.l2_retention_days}.get(fact.tier)
-        if days is not None and days != policies()[note.kind].lifetime:
-            further["lasts_days"] = days
-        return note_event(
-            note,
-            self.participants,
-            note_id=note_id,
-            version=1 if before is None else before.version + 1,
-            timestamp=at,
-            speaker=user_id,
-            previous=None if before is None else before.event_id,
             further=further,
-        )._replace(event_id=new_id("evt"))
+        )
 
-    def _superseding_withdrawal(self, before: KnownFact, *, by: str | None) -> NewEvent:
+
+class SameIdentity(Repeats):
+    """The rule of facts: another value of a known identity is the next version of its note; the same value is none.
+
+    Args:
+        facts: those to keep, no two of one identity.
+        denied: facts whose values hold no longer.
+        now: in microseconds since 1970 UTC; left out, the database's clock.
+        may_replace: tells whether a fact may replace the known one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        context: FactContext,
+        facts: Sequence[Fact],
+        *,
+        denied: Sequence[Fact] = (),
+        now: int | None = None,
+        may_replace: Callable[[KnownFact, Fact], bool] = lambda _known, _fact: True,
+    ) -> None:
+        self._database = database
+        self._context = context
+        self._facts = facts
+        self._denied = denied
+        self._now = now
+        self._may_replace = may_replace
+        self._known: dict[str, KnownFact] = {}
+        self.kept: Counter[str] = Counter()
+        """How many facts of each tier the last attempt keeps anew or changes."""
+
+    def note_id(self, tenant: str, place: int) -> str:
+        """Return the id that follows from the fact's identity."""
+        return self._context.note_id(self._facts[place])
+
+    async def kept_before(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
+        """Return by their places the facts whose identity is known, be it withdrawn, with the ids of their notes."""
+        if not self._facts and not self._denied:
+            return {}
+        now = await self._database.now() if self._now is None else self._now
+        async with self._database.read(self._context.tenant) as connection:
+            self._known = await self._context.known(connection, [*self._facts, *self._denied], now=now)
+        known_places = [place for place, fact in enumerate(self._facts) if fact.identity in self._known]
+        self.kept = Counter(fact.tier for fact in self._facts if fact.identity not in self._known)
+        return {place: self._known[self._facts[place].identity].note_id for place in known_places}
+
+    async def kept_already(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
+        """Look the known facts up again: a turn changed one of them meanwhile."""
+        return await self.kept_before(notes)
+
+    async def restating_events(
+        self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record], *, is_raced: bool
+    ) -> Sequence[NewEvent]:
+        """Return the next version of a fact, and the withdrawal of the version before where that is live."""
+        fact, before = next(
+            (fact, known)
+            for fact in self._facts
+            if (known := self._known.get(fact.identity)) is not None and known.note_id == note_id
+        )
+        if (before.stands and before.fact.says_the_same(fact)) or not self._may_replace(before, fact):
+            return ()
+        self.kept[fact.tier] += 1
+        version = next_version(event, note_id=note_id, version=before.version + 1, previous=before.event_id)
+        version = version._replace(event_id=new_id("evt"))
+        return [version, self._superseded(before, by=version.event_id)] if before.is_live else [version]
+
+    def denials(self, denying: Mapping[str, str | None]) -> list[NewEvent]:
+        """Return the withdrawals of denied facts; a known fact with another value than the denied one stays.
+
+        Args:
+            denying: the ids of the events that deny them, by the facts' identities; each succeeds its fact.
+        """
+        return [
+            self._superseded(before, by=denying[fact.identity])
+            for fact in self._denied
+            if (before := self._known.get(fact.identity)) is not None
+            and before.stands
+            and before.fact.is_denied_by(fact)
+        ]
+
+    def _superseded(self, before: KnownFact, *, by: str | None) -> NewEvent:
         withdrawal = Withdrawal(reason="superseded", events=(before.event_id,), superseded_by=by)
-        return withdrawal_event(withdrawal, self.participants, timestamp=before.at)
+        return withdrawal_event(withdrawal, self._context.participants, timestamp=before.at)
 
 
 def _known(row: asyncpg.Record, now: int) -> KnownFact:

@@ -14,7 +14,9 @@ from myria.db.queries import sql
 from myria.errors import AlreadySuperseded, NoteExists, SessionMoved, TurnBusy
 from myria.log.event import NewEvent
 from myria.log.event_log import Counts, EventLog
-from myria.notes.turns.facts import Fact
+from myria.log.ids import new_id
+from myria.notes.commands import Notes
+from myria.notes.turns.facts import Fact, SameIdentity
 from myria.notes.turns.items import Json, is_spoken_by_user, says_something, text_of, without_echo
 from myria.notes.turns.model import Session, item_events, mark_event, recent_items, visible_scopes
 from myria.notes.turns.stating import StatedFacts, statements_in
@@ -71,12 +73,14 @@ class TurnStore:
     process blocks no other.
 
     Args:
-        log: where turns are appended, and the state of sessions is read.
+        log: redacts turns, and is where the state of sessions is read.
+        notes: appends them with their facts.
     """
 
-    def __init__(self, log: EventLog, settings: TurnsSettings) -> None:
+    def __init__(self, log: EventLog, notes: Notes, settings: TurnsSettings) -> None:
         self._database = log.database
         self._log = log
+        self._notes = notes
         self._settings = settings
         self._under_way: set[tuple[*_SessionName, str]] = set()
         # Weak, so that a session's lock is dropped once no turn holds it or waits for it.
@@ -127,13 +131,12 @@ class TurnStore:
             clean_turn, statements, redacted = await self._cleaned(
                 tenant, replace(turn, given=given, came_out=list(turn.came_out))
             )
-            events, kept = await self._events(tenant, clean_turn, statements, previous=newest_mark, now=now)
             asks_model = self._settings.heuristic_enabled and turn.facts is None and says_something(clean_turn.given)
             if asks_model and not is_queued:
                 await self._queue_for_model(tenant, turn)
                 is_queued = True
             try:
-                results = await self._log.append_events(tenant, events)
+                is_new, kept = await self._append(tenant, clean_turn, statements, previous=newest_mark, now=now)
             except (SessionMoved, AlreadySuperseded, NoteExists) as error:
                 # Another process stored a turn of this session meanwhile: read the session again, to append behind it.
                 pause = _PAUSE_S * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
@@ -141,7 +144,7 @@ class TurnStore:
                     raise _busy() from error
                 await asyncio.sleep(pause)
                 continue
-            if results[-1].deduplicated:
+            if not is_new:
                 return StoredTurn(is_new=False, facts={})
             return StoredTurn(
                 is_new=True, facts=kept, found=statements.facts, given=clean_turn.given, redacted=redacted
@@ -194,7 +197,7 @@ class TurnStore:
                 sql("turns.await_facts"), tenant, session.owner, session.context_id, turn.turn_id, _FIRST_LOOK_S
             )
 
-    async def _events(
+    async def _append(
         self,
         tenant: str,
         turn: FinishedTurn,
@@ -202,32 +205,42 @@ class TurnStore:
         *,
         previous: str | None,
         now: int,
-    ) -> tuple[list[NewEvent], dict[str, int]]:
-        """Return the events of a turn, its mark last, and how many new facts of each tier are among them."""
-        session = turn.session
+    ) -> tuple[bool, Mapping[str, int]]:
+        """Append a turn: its items, the facts stated in them, the withdrawals of those denied, and its mark.
+
+        Return whether it was not stored before, and how many facts of each tier are new or changed.
+
+        Raises:
+            SessionMoved: `previous` is not the newest mark of the session any more.
+            AlreadySuperseded, NoteExists: another turn changed one of the facts meanwhile.
+        """
+        session, context = turn.session, turn.session.facts_of(tenant)
         items = item_events(session, turn.turn_id, turn.given, turn.came_out, at=now, user_id=turn.user_id)
-        stated: dict[str, Fact] = {}
-        versions: list[NewEvent] = []
-        new_per_tier: dict[str, int] = {}
-        if statements.facts or statements.denied:
-            fact_context = session.facts_of(tenant)
-            denied_by = {fact.identity: items[place].event_id for place, fact in statements.denied}
-            facts = [*statements.facts, *(fact for _, fact in statements.denied)]
-            async with self._database.read(tenant) as connection:
-                fact_of_note, known = await fact_context.known(connection, facts, now=now)
-            stated = {note_id: fact for note_id, fact in fact_of_note.items() if fact.identity not in denied_by}
-            versions, new_per_tier = fact_context.versions(stated, known, self._settings, at=now, user_id=turn.user_id)
-            denied = {note_id: fact for note_id, fact in fact_of_note.items() if fact.identity in denied_by}
-            versions += fact_context.denials(denied, known, denied_by)
-        mark = mark_event(
-            session,
-            turn.turn_id,
-            [event.event_id or "" for event in items],
-            list(stated),
-            previous=previous,
+        denied_by = {fact.identity: items[place].event_id for place, fact in statements.denied}
+        # Of facts with one identity the last counts, and a denial before a statement.
+        stated = {fact.identity: fact for fact in statements.facts if fact.identity not in denied_by}
+        denied = {fact.identity: fact for _, fact in statements.denied}
+        rule = SameIdentity(self._database, context, list(stated.values()), denied=list(denied.values()), now=now)
+
+        async def with_items(ids: Sequence[str], _new: Sequence[int], facts: Sequence[NewEvent]) -> Sequence[NewEvent]:
+            # The facts get their ids before the mark gets its own: ids ascend in the order of the log.
+            facts = [
+                fact if fact.internal else fact._replace(event_id=fact.event_id or new_id("evt")) for fact in facts
+            ]
+            item_ids = [event.event_id or "" for event in items]
+            mark = mark_event(session, turn.turn_id, item_ids, ids, previous=previous, at=now)
+            return [*items, *facts, *rule.denials(denied_by), mark]
+
+        _, results = await self._notes.keep(
+            tenant,
+            session.participants,
+            [context.note_of(fact, self._settings) for fact in stated.values()],
+            rule,
             at=now,
+            speaker=turn.user_id,
+            arrange=with_items,
         )
-        return [*items, *versions, mark], new_per_tier
+        return not results[-1].deduplicated, rule.kept
 
     @asynccontextmanager
     async def _in_order(self, session: _SessionName, deadline: float) -> AsyncIterator[None]:

@@ -59,12 +59,15 @@ async def _keep_note(call: AgentCall, request: RememberInput) -> Remembered:
     linked_ids = await call.note_ids(request.linkedTo)
     may_see, links = call.who.masks.sees, call.memory.links
 
-    async def link_events(note_ids: Sequence[str], new_places: Sequence[int]) -> Sequence[NewEvent]:
-        return [
+    async def with_links(
+        note_ids: Sequence[str], new_places: Sequence[int], events: Sequence[NewEvent]
+    ) -> Sequence[NewEvent]:
+        link_events = [
             link_event(call.who.participants, note_ids[place], target, "related")
             for place in new_places
             for target in linked_ids
         ]
+        return [*events, *link_events]
 
     if linked_ids:
         await links.check(call.tenant, linked_ids, may_see=may_see)
@@ -78,7 +81,7 @@ async def _keep_note(call: AgentCall, request: RememberInput) -> Remembered:
         supersedes=superseded_ids,
         may_see=may_see,
         dry_run=request.dryRun,
-        beside=link_events,
+        arrange=with_links,
     )
     # A note that was kept before got no link events with it, so links that are missing are added now.
     if linked_ids and not kept.created and not request.dryRun:
