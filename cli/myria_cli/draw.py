@@ -87,6 +87,7 @@ def _notes(answer: Mapping[str, Any]) -> Text:
 def _node_text(node: Mapping[str, Any], who: Sequence[str], *, scores: bool, star: bool) -> Text:
     """Return the text of one node of an answer; `who` are its participants where they differ from the parent's."""
     score = [f"score {node['score']}"] if scores and node.get("score") else []
+    score += [signals_text(node["signals"])] if node.get("signals") else []
     if node["kind"] in _TOPICS:
         text = Text.assemble(
             (one_line(node["label"], LABEL_CHARACTERS), "bold cyan"),
@@ -109,6 +110,34 @@ def _node_text(node: Mapping[str, Any], who: Sequence[str], *, scores: bool, sta
         one_line(words, SNIPPET_CHARACTERS),
         (f"  [{', '.join(notes)}]", "dim"),
     )
+
+
+def signals_text(signals: Mapping[str, int]) -> str:
+    """Return what each signal gave to a score, the most first."""
+    ordered = sorted(signals.items(), key=lambda item: -abs(item[1]))
+    return ", ".join(f"{signal.replace('_', ' ')} {share:+,}" for signal, share in ordered)
+
+
+_STAGES = {
+    "shown": "is shown",
+    "said_again": "is not shown by itself: a match that says the same stands for it",
+    "no_room": "is not shown: what is ranked before it fills the answer",
+    "not_matched": "is not found: it holds nothing of the question",
+    "filtered": "is not shown: the filters exclude it",
+    "nothing_fits": "is not shown: no event answers the question well enough",
+    "replaced": "is not shown: a newer event replaced it",
+    "internal": "is not shown: it is internal",
+    "not_visible": "is not visible to those who ask, or there is none",
+}
+
+
+def expected_text(expected: Mapping[str, Any]) -> Text:
+    """Return what became of an event that was expected."""
+    place = f", place {expected['place']}" if expected["place"] else ""
+    text = Text.assemble((f"{expected['event_id']} {_STAGES[expected['stage']]}{place}", "bold"))
+    if expected["signals"]:
+        text.append(f"  [score {expected['score']}, {signals_text(expected['signals'])}]", style="dim")
+    return text
 
 
 def _extent(node: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from myria import errors
@@ -150,6 +151,9 @@ class Memory(Administration):
         Args:
             may_name: tells whether the caller may use a name, so that another spelling can be shown to it.
         """
+        if query.expected is not None:
+            [expected] = await self.event_ids(tenant, [query.expected])
+            query = replace(query, expected=expected)
         writer = None
         if query.format == "text":
             counter = await asyncio.to_thread(token_counter)

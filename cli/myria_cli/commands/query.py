@@ -10,7 +10,7 @@ import typer
 from myria.errors import InvalidArgument
 from myria_cli import console
 from myria_cli.commands.events import PANEL
-from myria_cli.draw import answer_tree
+from myria_cli.draw import answer_tree, expected_text
 from myria_cli.options import Options, command
 from myria_cli.place import opened
 
@@ -52,6 +52,10 @@ async def query(
     max_tokens: Annotated[int | None, _shape(help="Bound on the answer's size.")] = None,
     payload: Annotated[bool, _shape("--payload", help="Whole payloads instead of snippets.")] = False,
     scores: Annotated[bool, _shape("--scores", help="Show how high each node was ranked.")] = False,
+    explain: Annotated[bool, _shape("--explain", help="Show what each signal gave to each score.")] = False,
+    expect: Annotated[
+        str | None, _shape(metavar="EVENT", help="An event's id or handle: say its place, or why it is not shown.")
+    ] = None,
     mode: Annotated[
         str | None, _shape(help="Whether a language model looks further: auto, llm, deterministic.")
     ] = None,
@@ -66,6 +70,7 @@ async def query(
         myria query "heater" --as jonas --events --limit 5
         myria query --as ines --order newest --since 2026-03-01T00:00:00Z
         myria query "soak test" --as jonas --json | jq .root
+        myria query "soak test" --as jonas --events --explain --expect e:481920375
     """
     from myria.access.principal import local_principal
     from myria.memory import Memory
@@ -99,10 +104,13 @@ async def query(
         "order": order,
         "now": now,
         "cursor": cursor,
+        "explain": explain or expect is not None,
     }
     settings = options.settings()
     principal = local_principal(options.tenant, actor="cli")
     async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        if expect is not None:
+            [arguments["expected"]] = await memory.event_ids(options.tenant, [expect])
         if events:
             event_query = read(EventNodesInput, {**arguments, "limit": limit}).query_value(principal)
             answer = await memory.retrieval.query_event_nodes(options.tenant, event_query)
@@ -114,9 +122,11 @@ async def query(
             )
     if not options.json and not answer["root"]["children"]:
         console.write(NOTHING)
-        return
-    more = (f"--cursor {answer['next_cursor']}", "dim") if answer.get("next_cursor") else None
-    options.answer(answer, answer_tree(answer, scores=scores), more)
+    else:
+        more = (f"--cursor {answer['next_cursor']}", "dim") if answer.get("next_cursor") else None
+        options.answer(answer, answer_tree(answer, scores=scores or explain), more)
+    if (expected := answer.get("expected")) is not None and not options.json:
+        console.write(expected_text(expected))
 
 
 def _hint(text: str) -> dict[str, Any]:

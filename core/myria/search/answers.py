@@ -17,6 +17,7 @@ from myria.llm.failures import advice
 from myria.log.payloads import TopicHint, speaker_of, whole_text
 from myria.search import cursors
 from myria.search.cursors import Cursor
+from myria.search.explaining import Placed
 from myria.search.nodes import event_node
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.ranking import Hit
@@ -40,9 +41,9 @@ _NONE_ALIKE: Mapping[int, int] = {}
 _ROWS_AT_ONCE = 32
 """Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
 
-_NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format"})
+_NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format", "explain", "expected"})
 """Fields of a query that are left out of its arguments: a cursor must stay valid in every mode, view and format, and
-masks are added in a form of their own."""
+whether or not the answer is explained; masks are added in a form of their own."""
 
 _ANSWER_TOKENS = 190
 """Tokens for the rest of an answer: field names, ids, counts, the walk, and a cursor without its transactions."""
@@ -219,6 +220,9 @@ class Handler:
             **degraded(None),
             "counts": counts(answer),
         }
+        if result.expected is not None:
+            covered = frozenset(hit.event_seq for hit in grouped.hits[:hits_covered])
+            body["expected"] = _expected(query, answer, result, covered)
         if answer.skipped:
             body["skipped"] = {"count": len(answer.skipped), "event_ids": list(answer.skipped)}
         return body
@@ -240,6 +244,26 @@ class Handler:
             around=query_cost + Cost(0, _ANSWER_TOKENS, _ANSWER_TOKENS * CHARACTERS_PER_TOKEN),
             lean=is_lean,
         )
+
+
+def _expected(query: Query, answer: Assembled, result: SearchResult, covered: frozenset[int]) -> Json:
+    """Return what became of the event that a query expected, as JSON.
+
+    Args:
+        covered: the event_seqs of all hits that this page accounts for, shown or not.
+    """
+    placed = result.expected or Placed(stage="not_visible")
+    stage = placed.stage
+    if stage == "shown" and all(hit.event["event_id"] != query.expected for hit in answer.placed):
+        is_skipped = query.expected in answer.skipped
+        stage = "said_again" if result.expected_seq in covered and not is_skipped else "no_room"
+    return {
+        "event_id": query.expected,
+        "stage": stage,
+        "place": placed.place,
+        "score": placed.score,
+        "signals": dict(result.shares.get(result.expected_seq or 0, {})),
+    }
 
 
 async def _group_alike(connection: Connection, query: Query, result: SearchResult) -> ToldHits:
@@ -369,6 +393,8 @@ class _EventRows:
             mark = {**mark, "change": change}
         if hit.event_seq in self._alike:
             mark = {**mark, "alike": self._alike[hit.event_seq]}
+        if self._query.explain:
+            mark = {**mark, "signals": dict(self._result.shares.get(hit.event_seq, {}))}
         node = partial(
             event_node,
             row,

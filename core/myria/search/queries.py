@@ -29,6 +29,8 @@ class _Selection:
     too, each marked with what replaced it.
     `least_nearness` (permille of a cosine; None: the ranking's own) is how near in meaning a text must be that holds no
     word of `query`, where vectors are compared.
+    `explain` tells what each signal gave to the score of each hit, and of the event `expected` (by id) the stage that
+    left it out; neither changes which events are found.
     `max_tokens` bounds the answer as JSON, estimated as characters / 4, in the view that is asked for; as text
     (`format`) it also bounds the text's tokens.
     """
@@ -51,6 +53,8 @@ class _Selection:
     present: int | None = None
     least_nearness: int | None = None
     cursor: str | None = None
+    explain: bool = False
+    expected: str | None = None
     view: View = "full"
     format: Format = "json"
 

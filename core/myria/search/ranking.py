@@ -7,8 +7,8 @@ told, and a next page goes on after the last of them. All numbers stand in `myri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from myria.index.block import Ints, View
 from myria.index.corpus import Corpus, Mask, Timeline
 from myria.index.vectors import ABSENT, WHOLE, Near
 from myria.search.census import Census
+from myria.search.explaining import Placed, Shares, Stage, Trace
 from myria.search.kept import kept_later
 from myria.search.plan import Plan
 from myria.search.queries import EventNodesQuery, Order, ReferencesQuery
@@ -57,13 +58,16 @@ class Ranking:
     `newest` is the moment from which relative dates counted, in microseconds since 1970; it is set only if visible
     documents lie ahead of the clock, and a next page takes it for the clock. `changed`, if the question asks for
     changes, names the best hit of all pages and the later statement that changes it. `by_meaning` are the event_seqs
-    of hits that hold no word of the question and were found by their vectors.
+    of hits that hold no word of the question and were found by their vectors. `shares` and `expected` are there where
+    an explanation was asked for.
     """
 
     hits: tuple[Hit, ...]
     newest: int | None = None
     changed: Succession | None = None
     by_meaning: frozenset[int] = frozenset()
+    shares: Shares = field(default_factory=dict)
+    expected: Mapping[int, Placed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +150,7 @@ def rank(
     replaced: Replaced | None = None,
     late: Ints | None = None,
     near: Near | None = None,
+    explain: Ints | None = None,
     weights: Weights = WEIGHTS,
 ) -> Ranking:
     """Rank every visible document and return the best hits.
@@ -162,6 +167,7 @@ def rank(
         replaced: superseded documents; their own words' scores count for their successors.
         late: documents withdrawn after the first page was ranked: they are no hits, but still move others' scores.
         near: the vectors of the question and of documents; they count only in order of relevance.
+        explain: explain the scores of the hits, and of these events (by event_seq), which were expected; None: do not.
         weights: what each signal counts.
     """
     census = Census.of(corpus)
@@ -176,18 +182,22 @@ def rank(
         utc_offset=census.utc_offset_at(last) if question.now is None else question.utc_offset,
     )
     no_hits = Ranking(hits=(), newest=last if has_future else None)
+    nothing_matches, nothing_fits = (
+        replace(no_hits, expected={} if explain is None else dict.fromkeys(explain.tolist(), Placed(stage=stage)))
+        for stage in _STAGES_WITHOUT_HITS
+    )
     superseded = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
     plan = Plan.of(reading, corpus, census, superseded, weights)
     has_vectors = near is not None and order == "relevance" and reading.has_meaning
     timeline = corpus.laid_out
     if not len(timeline) or not (plan.concepts or plan.scores_without_words or has_vectors):
-        return no_hits
+        return nothing_matches
     nearness = near.measured(corpus) if near is not None and has_vectors else None
     successor_scores = None if replaced is None or superseded is None else replaced.worth(plan, superseded)
     scores = scored(plan, corpus, matched_only=order != "relevance", near=nearness)
     # Not with superseded documents: a successor may answer although it holds none of the question's words.
     if nearness is not None and plan.sought and successor_scores is None and not _may_answer(plan, scores, nearness):
-        return no_hits
+        return nothing_fits
     if successor_scores is not None:
         raise_scores(scores.score, timeline.seq, *successor_scores)
     allowed = (filters or Filters()).allowed(timeline, corpus.parts())
@@ -202,6 +212,23 @@ def rank(
     sorting: Sorting = order if order != "relevance" or reading.asked else "hinted" if reading.hints else "newest"
     best = _first_places(timeline, scores.score, chosen, sorting, limit=limit, after=after)
     by_meaning = best[:0] if scores.by_meaning is None else best[scores.by_meaning[best]]
+    shares: Shares = {}
+    expected: Mapping[int, Placed] = {}
+    if explain is not None:
+        wanted = np.flatnonzero(np.isin(timeline.seq, explain))
+        trace = Trace(np.union1d(best, wanted))
+        again = scored(plan, corpus, matched_only=order != "relevance", near=nearness, trace=trace)
+        if successor_scores is not None:
+            raise_scores(again.score, timeline.seq, *successor_scores)
+            trace.note_score("replaces", again.score)
+        trace.note_score("later_state", scores.score)
+        shares = dict(zip(timeline.seq[trace.places].tolist(), trace.shares(), strict=True))
+        expected = {
+            int(timeline.seq[at]): _placed(
+                int(at), timeline, scores.score, is_match, chosen=chosen, sorting=sorting, shown=best
+            )
+            for at in wanted
+        }
     return Ranking(
         hits=tuple(
             Hit(event_seq=seq, timestamp=stamp, score=score, view=view, doc=doc)
@@ -217,7 +244,30 @@ def rank(
         newest=no_hits.newest,
         changed=changed,
         by_meaning=frozenset(timeline.seq[by_meaning].tolist()),
+        shares=shares,
+        expected=expected,
     )
+
+
+_STAGES_WITHOUT_HITS: Final[tuple[Stage, Stage]] = ("not_matched", "nothing_fits")
+
+
+def _placed(
+    at: int, timeline: Timeline, score: Ints, is_match: Mask, *, chosen: Ints, sorting: Sorting, shown: Ints
+) -> Placed:
+    """Return where an expected document stands, and the stage that left it out.
+
+    Args:
+        at: its place in the timeline.
+        chosen: the places of all that are ranked.
+        shown: the places of this page's hits.
+    """
+    if at not in chosen:
+        return Placed(stage="filtered" if is_match[at] else "not_matched", score=int(score[at]))
+    keys = _sort_keys(sorting, score[chosen], timeline.timestamp[chosen], timeline.seq[chosen])
+    own = tuple(key[chosen == at] for key in keys)
+    place = len(chosen) - int(_comes_after(own, keys).sum())
+    return Placed(stage="shown" if at in shown else "no_room", place=place, score=int(score[at]))
 
 
 def _may_answer(plan: Plan, scores: Scores, nearness: tuple[Ints, Mask, Ints]) -> bool:

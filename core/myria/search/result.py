@@ -6,12 +6,13 @@ Where tokens are bounded, a fact takes its room once (`myria.text.restating`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from myria.index.block import View
 from myria.index.corpus import Corpus
 from myria.search.cursors import Cursor
+from myria.search.explaining import Placed, Shares
 from myria.search.ranking import Hit
 from myria.search.scopes import VisibleScope
 from myria.search.snapshot_view import SnapshotView
@@ -40,6 +41,11 @@ class SearchResult:
     without_words: frozenset[int] = frozenset()
     looked: bool = False
     """Whether a second look moved the best hits."""
+    shares: Shares = field(default_factory=dict)
+    """What each signal gave to the scores of hits, where the query asks for that."""
+    expected: Placed | None = None
+    """What became of the event that the query expected; None if it expected none."""
+    expected_seq: int | None = None
     under: NamedSubject | None = None
     """The subject below which was searched, None if the query's root is none."""
 

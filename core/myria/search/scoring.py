@@ -10,7 +10,7 @@ Superseded documents are scored by their own words, and their scores go to their
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from myria.index.block import ASKS, DATED, FAR_AWAY, NAMING, Ints, days_between
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.search.census import spans_of
+from myria.search.explaining import Signal, Trace
 from myria.search.plan import WISHES, Concept, Plan
 from myria.search.weights import Weights
 from myria.text.dates import DAY_US, MINUTE_US, Window
@@ -48,16 +49,26 @@ class Scores:
     by_meaning: Mask | None
 
 
-def scored(plan: Plan, corpus: Corpus, *, matched_only: bool, near: tuple[Ints, Mask, Ints] | None) -> Scores:
+def scored(
+    plan: Plan,
+    corpus: Corpus,
+    *,
+    matched_only: bool,
+    near: tuple[Ints, Mask, Ints] | None,
+    trace: Trace | None = None,
+) -> Scores:
     """Score every document of a corpus.
 
     Args:
         matched_only: score only documents with evidence of their own, none by neighbours alone; for orders by time.
         near: how near each document is to the question in meaning, as `Near.measured` returns it.
+        trace: is told what each step makes of the scores; None: nobody asks why.
     """
+    note = _nobody_asks if trace is None else trace.note
     timeline, weights, reading = corpus.laid_out, plan.weights, plan.reading
     postings = _postings(plan, corpus)
     evidence = _Evidence.of(plan.concepts, postings, timeline, weights)
+    note("words", evidence.score * 100)
     by_meaning: Mask | None = None
     if near is not None:
         gain, is_near, _ = near
@@ -74,28 +85,49 @@ def scored(plan: Plan, corpus: Corpus, *, matched_only: bool, near: tuple[Ints, 
         evidence.add(places, worth * weights.read // np.maximum(weights.read, timeline.length[places]), timeline)
     by_named_speaker = spoken_by(reading.speakers, corpus) if reading.speakers else None
     total = evidence.score * 100
+    note("meaning", total)
     # Who and when alone are evidence of a document itself: neighbours are lent words only.
     if reading.by_speaker and by_named_speaker is not None:
         total[by_named_speaker] += _ALONE * 100
+        note("speaker", total)
     if reading.only_when:
         total[_time_gains(plan, corpus) > 0] += _ALONE * 100
+        note("time", total)
     unmatched = total == 0 if matched_only else None
     if reading.asked:
         _lend(weights, evidence.score, total, timeline)
+        note("neighbours", total)
         total += weights.leaf * evidence.in_leaf[timeline.leaf]
+        note("passage", total)
         total += weights.unit * evidence.in_unit[timeline.unit] * (total > 0)
+        note("conversation", total)
         if unmatched is not None:
             total[unmatched] = 0
+            note("not_about", total)
         if reading.asks_help:
             _raise_by(total, _may_wish(postings, timeline, weights), weights.wish)
-        _weigh_evidence(plan, corpus, total, by_named_speaker)
+            note("wish", total)
+        _weigh_evidence(plan, corpus, total, by_named_speaker, note)
     if plan.hint_ids or plan.hint_concepts:
         _add_hints(plan, total, postings, corpus)
+        note("hints", total)
     if reading.has_meaning:
         # A note stands for itself, where a turn of talk may be answered by the next one.
         total[corpus.notes & ~evidence.is_about] = 0
+        note("not_about", total)
     has_evidence = total > 0
-    return Scores(score=np.maximum(total * _SCALE // UNITY, has_evidence), held=evidence.held, by_meaning=by_meaning)
+    score = np.maximum(total * _SCALE // UNITY, has_evidence)
+    if trace is not None:
+        trace.note_score("words", score)  # what has any evidence counts 1 at least
+    return Scores(score=score, held=evidence.held, by_meaning=by_meaning)
+
+
+Note = Callable[[Signal, Ints], None]
+"""Is told what a step made of the totals of all documents."""
+
+
+def _nobody_asks(_signal: Signal, _total: Ints) -> None:
+    """Note nothing: the way of all searches that need no explanation."""
 
 
 def _score_alone(plan: Plan, corpus: Corpus) -> Ints:
@@ -104,7 +136,7 @@ def _score_alone(plan: Plan, corpus: Corpus) -> Ints:
     evidence = _Evidence.of(plan.concepts, _postings(plan, corpus), corpus.laid_out, weights)
     total = evidence.score * (100 + weights.leaf + weights.unit)
     speakers = plan.reading.speakers
-    _weigh_evidence(plan, corpus, total, spoken_by(speakers, corpus) if speakers else None)
+    _weigh_evidence(plan, corpus, total, spoken_by(speakers, corpus) if speakers else None, _nobody_asks)
     return total * _SCALE // UNITY
 
 
@@ -247,7 +279,7 @@ def _lend(weights: Weights, own_score: Ints, total: Ints, timeline: Timeline) ->
             total[starts] += own_score[starts + step] * percent
 
 
-def _weigh_evidence(plan: Plan, corpus: Corpus, total: Ints, by_named_speaker: Mask | None) -> None:
+def _weigh_evidence(plan: Plan, corpus: Corpus, total: Ints, by_named_speaker: Mask | None, note: Note) -> None:
     """Raise or lower scores in place by who spoke, when, and how a text is worded.
 
     Args:
@@ -256,15 +288,21 @@ def _weigh_evidence(plan: Plan, corpus: Corpus, total: Ints, by_named_speaker: M
     timeline, reading, weights = corpus.laid_out, plan.reading, plan.weights
     if by_named_speaker is not None:
         _raise_by(total, by_named_speaker, weights.speaker)
+        note("speaker", total)
     if reading.asks_when:
         _raise_by(total, timeline.flags & DATED != 0, weights.says_when)
+        note("says_when", total)
     if reading.asks_name:
         _raise_by(total, timeline.flags & NAMING != 0, weights.names)
+        note("names", total)
     _weigh_wording(total, timeline, weights)
+    note("wording", total)
     if reading.windows:
         total += total * _time_gains(plan, corpus) // 100
+        note("time", total)
     if reading.asks_for == "present":
         _raise_by(total, announced(corpus, reading.day), -weights.not_yet)
+        note("not_yet", total)
     holders = corpus.scopes.holders
     places = [holders[name] for name in sorted(plan.distinctive) if name in holders]
     if places:
@@ -272,6 +310,7 @@ def _weigh_evidence(plan: Plan, corpus: Corpus, total: Ints, by_named_speaker: M
         preferred[np.concatenate(places)] = True
         scope = np.zeros(len(timeline), dtype=np.int64) if timeline.scope is None else timeline.scope
         _raise_by(total, preferred[scope], weights.participant)
+        note("participants", total)
 
 
 def _weigh_wording(total: Ints, timeline: Timeline, weights: Weights) -> None:

@@ -21,6 +21,7 @@ from myria.index.documents import Doc
 from myria.index.searchable import document
 from myria.search.cache import ByteCache
 from myria.search.cursors import Cursor
+from myria.search.explaining import Placed, Shares
 from myria.search.plan import meaning
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.question import Question
@@ -138,6 +139,7 @@ class Search:
                 least=query.least_nearness,
                 slot=slot,
             )
+        expected_seq, expected = await _read_expected(connection, snapshot, query)
         rank_all = partial(
             rank,
             question,
@@ -147,6 +149,7 @@ class Search:
             clock=snapshot.clock if cursor is None or cursor.newest is None else cursor.newest,
             replaced=replaced,
             near=near,
+            explain=np.array([expected_seq or 0]) if query.explain else None,
         )
 
         async def rank_hits(hit_count: int, start: Key | None, late: Ints | None) -> Ranking:
@@ -163,9 +166,17 @@ class Search:
             was_looked_at = ranking is not None
         if ranking is None:
             ranking = await rank_hits(limit + 1, after, snapshot.hidden.late)
+        hits = ranking.hits[:limit]
+        if expected_seq is not None:
+            expected = ranking.expected.get(expected_seq, Placed(stage="filtered" if root else "not_visible"))
+            if expected.stage == "shown" and all(hit.event_seq != expected_seq for hit in hits):
+                expected = replace(expected, stage="no_room")
         return replace(
             result,
-            hits=ranking.hits[:limit],
+            hits=hits,
+            shares=_with_second_look(ranking) if query.explain else {},
+            expected=expected,
+            expected_seq=expected_seq,
             more=len(ranking.hits) > limit,
             newest=ranking.newest if cursor is None else cursor.newest,
             changed=ranking.changed,
@@ -286,6 +297,34 @@ class Search:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _with_second_look(ranking: Ranking) -> Shares:
+    """Return the shares of a ranking's documents; what a second look gave to a hit is the rest of its score."""
+    shares = {seq: dict(of_signals) for seq, of_signals in ranking.shares.items()}
+    for hit in ranking.hits:
+        of_signals = shares.setdefault(hit.event_seq, {})
+        if rest := hit.score - sum(of_signals.values()):
+            of_signals["second_look"] = rest
+    return shares
+
+
+async def _read_expected(
+    connection: Connection, snapshot: SnapshotView, query: Query
+) -> tuple[int | None, Placed | None]:
+    """Return the number of the event that a query expects, to be looked for in the ranking; or why it is in none."""
+    if not query.explain or query.expected is None:
+        return None, None
+    row = await connection.fetchrow(sql("retrieval.expected"), snapshot.tenant, query.expected)
+    if row is None or snapshot.scope(row["scope_id"]) is None:
+        return None, Placed(stage="not_visible")
+    if row["reason"] == "superseded" and not query.include_superseded:
+        return None, Placed(stage="replaced")
+    if row["reason"] not in (None, "restored", "superseded"):
+        return None, Placed(stage="not_visible")
+    if row["internal"] and not query.include_internal:
+        return None, Placed(stage="internal")
+    return row["event_seq"], None
 
 
 def no_topic(topic_id: str) -> errors.TopicNotFound:

@@ -26,7 +26,7 @@ CHARACTERS_PER_TOKEN = 4
 MAX_SKIPPED = 50
 """Ids of skipped events that one answer may name; a page that would skip more ends there."""
 
-_LEAN_KEEPS = ("type", "truncated", "superseded", "superseded_by", "change", "alike")
+_LEAN_KEEPS = ("type", "truncated", "superseded", "superseded_by", "change", "alike", "signals")
 _LEAN_LEAVES_OUT = ("constraints", "counts", "walk")
 _ROOT_TOKENS = 20
 _CHILDREN_TOKENS = 4

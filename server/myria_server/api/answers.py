@@ -115,6 +115,9 @@ class EventNode(Answer):
         default=None,
         description="Where max_tokens is given: how many other matches it stands for that only say it again",
     )
+    signals: dict[str, int] | None = Field(
+        default=None, description="With explain: what each signal gave to the score; together they are the score"
+    )
     score: int
     indexed: bool
 
@@ -215,6 +218,31 @@ class Walk(Answer):
     tokens: int
 
 
+class ExpectedEvent(Answer):
+    """What became of an event that a query expected."""
+
+    event_id: str
+    stage: Literal[
+        "shown",
+        "said_again",
+        "no_room",
+        "not_matched",
+        "filtered",
+        "nothing_fits",
+        "replaced",
+        "internal",
+        "not_visible",
+    ] = Field(
+        description="shown; said_again: a match stands for it; no_room: ranked after what there was room for; "
+        "not_matched: holds nothing of the question; filtered: channel, types, context or time exclude it; "
+        "nothing_fits: no event answers well enough; replaced by a newer one; internal; not_visible: absent, withdrawn "
+        "or not yours"
+    )
+    place: int | None = Field(description="In the ranking, from 1; null where it is not ranked")
+    score: int
+    signals: dict[str, int] = Field(description="What each signal gave to the score")
+
+
 class Tree(Answer):
     snapshot_id: str | None = Field(description="The snapshot this whole answer was read from")
     root: RootNode | InternalTopicNode | LeafTopicNode
@@ -230,6 +258,7 @@ class Tree(Answer):
         default=None, description="By name: nothing is visible under it, but under these; there when nothing was found"
     )
     walk: Walk | None = Field(default=None, description="There when a language model looked further")
+    expected: ExpectedEvent | None = Field(default=None, description="There with the argument expected")
 
 
 class LeanNode(Answer):
@@ -246,6 +275,7 @@ class LeanNode(Answer):
     superseded_by: str | None = None
     change: Literal["newer", "older"] | None = None
     alike: int | None = None
+    signals: dict[str, int] | None = None
     topic_id: str | None = None
     label: str | None = None
     summary: str | None = None
@@ -263,6 +293,7 @@ class LeanTree(Answer):
     next_cursor: str | None = None
     degraded: bool
     degraded_reason: str | None = None
+    expected: ExpectedEvent | None = None
     degraded_note: str | None = None
     skipped: Skipped | None = None
     other_spellings: dict[str, list[str]] | None = None

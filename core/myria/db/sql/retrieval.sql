@@ -216,6 +216,13 @@ WITH RECURSIVE upper AS (
 )
 SELECT rendering_id, parent_id FROM upper;
 
+-- name: expected
+-- An event that a question expected, with the reason of its newest withdrawal.
+SELECT e.event_seq, e.scope_id, e.internal,
+       (SELECT x.reason FROM myria.withdrawn x WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
+        ORDER BY x.by_event_seq DESC LIMIT 1) AS reason
+FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = $2;
+
 -- name: topic
 -- Of time or a subject, which has the prefix of its paths, the same in every snapshot. In one statement: who may not see
 -- a topic learns nothing from how many there are.

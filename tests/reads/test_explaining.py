@@ -1,0 +1,151 @@
+"""Explanations of answers: shares add up to scores, and the stage that left an expected event out is the right one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from myria.log.event import parse_event
+from myria.log.limits import Limits
+from myria.memory import Memory
+from myria.search.queries import EventNodesQuery, ReferencesQuery
+from myria.settings import Settings
+from tests.support import builds
+from tests.support.postgres import Database, Databases
+
+SAMPLE = Path(__file__).parents[2] / "examples" / "workshop.jsonl"
+EVENTS = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+PEOPLE = ("ines", "jonas", "mika", "rosa")
+LIMITS = Limits()
+QUESTIONS = 300
+ASKED = (
+    "what did {} say about the heater?",
+    "when is the soak test?",
+    "who decided on the name?",
+    "what is the price now, and what was it before?",
+    "what happened last week?",
+)
+
+
+@pytest.fixture(scope="module")
+def sample(databases: Databases) -> Any:
+    """A database with the sample: most of it is built in, the rest is fresh."""
+    import asyncio
+
+    async def load(database: Database) -> None:
+        async with Memory(database.server_dsn, Settings()) as memory:
+            for part in (EVENTS[:480], EVENTS[480:]):
+                for start in range(0, len(part), 100):
+                    events = [parse_event(event, LIMITS) for event in part[start : start + 100]]
+                    await memory.log.append_events("default", events)
+                if part[0] is EVENTS[0]:
+                    await builds.build(database)
+
+    with databases.fresh() as database:
+        asyncio.run(load(database))
+        yield database
+
+
+@pytest.fixture
+async def memory(sample: Database) -> AsyncIterator[Memory]:
+    """The memory over the sample."""
+    async with Memory(sample.server_dsn, Settings()) as one:
+        yield one
+
+
+def _questions() -> list[EventNodesQuery]:
+    rng = random.Random(7)
+    questions = []
+    for number in range(QUESTIONS):
+        who = rng.choice(PEOPLE)
+        words = rng.choice(EVENTS)["payload"]["text"].split()
+        start = rng.randrange(max(1, len(words) - 6))
+        text = rng.choice(ASKED).format(who) if number % 3 == 0 else " ".join(words[start : start + 6])
+        questions.append(EventNodesQuery(participants=(who,), query=text, limit=rng.choice((3, 10, 50)), explain=True))
+    return questions
+
+
+async def test_shares_add_up_to_the_score(memory: Memory) -> None:
+    """Whatever is asked, what the signals gave to a hit is its score; and an explained answer is the same answer."""
+    hits = 0
+    for question in _questions():
+        answer = await memory.retrieval.query_event_nodes("default", question)
+        plain = await memory.retrieval.query_event_nodes("default", replace(question, explain=False, participants=None))
+        for node, other in zip(answer["root"]["children"], plain["root"]["children"], strict=True):
+            assert sum(node.pop("signals").values()) == node["score"], (question.query, node["event_id"])
+            assert node == other
+            hits += 1
+    assert hits > QUESTIONS
+
+
+async def test_an_expected_event_has_the_place_of_the_whole_ranking(memory: Memory) -> None:
+    """Of events that were not shown, the stage is that of the pipeline: ranked later, not matched, or not visible."""
+    rng, missed = random.Random(11), 0
+    stages: dict[str, int] = {}
+    for question in _questions()[:150]:
+        whole = await memory.retrieval.query_event_nodes("default", replace(question, limit=10_000, participants=None))
+        order = [node["event_id"] for node in whole["root"]["children"]]
+        scores = [node["score"] for node in whole["root"]["children"]]
+        assert all(first >= second for first, second in pairwise(scores))
+        seen_by_all = await memory.retrieval.query_event_nodes(
+            "default", EventNodesQuery(participants=("agent_fern",), limit=10_000)
+        )
+        expected = rng.choice(seen_by_all["root"]["children"])
+        answer = await memory.retrieval.query_event_nodes(
+            "default", replace(question, expected=expected["event_id"], participants=None)
+        )
+        told = answer["expected"]
+        who = question.masks.participants
+        if not set(who) <= set(expected["participants"]):
+            assert told == {
+                "event_id": expected["event_id"],
+                "stage": "not_visible",
+                "place": None,
+                "score": 0,
+                "signals": {},
+            }
+        elif expected["event_id"] in order:
+            place = order.index(expected["event_id"]) + 1
+            assert told["place"] == place
+            assert told["stage"] == ("shown" if place <= question.limit else "no_room")
+            assert sum(told["signals"].values()) == told["score"] == scores[place - 1]
+        else:
+            assert told["stage"] in ("not_matched", "nothing_fits")
+            assert told["place"] is None
+        missed += told["stage"] != "shown"
+        stages[told["stage"]] = stages.get(told["stage"], 0) + 1
+    assert missed >= 100
+    assert {"no_room", "not_matched", "not_visible"} <= set(stages)
+
+
+async def test_filters_and_unknown_ids_have_stages_of_their_own(memory: Memory) -> None:
+    """An event that a filter excludes is named so; an id that is none looks as one that is not visible."""
+    question = EventNodesQuery(participants=("rosa",), query="price", explain=True)
+    best = (await memory.retrieval.query_event_nodes("default", question))["root"]["children"][0]
+    filtered = replace(question, channel="nowhere", expected=best["event_id"], participants=None)
+    assert (await memory.retrieval.query_event_nodes("default", filtered))["expected"]["stage"] == "filtered"
+    unknown = replace(question, expected="evt_nobody", participants=None)
+    assert (await memory.retrieval.query_event_nodes("default", unknown))["expected"]["stage"] == "not_visible"
+
+
+async def test_a_tree_explains_its_events_too(memory: Memory) -> None:
+    """References carry signals, and an event for which the tree has no node is told to have no room."""
+    question = ReferencesQuery(participants=("rosa",), query="price", explain=True, max_nodes=100)
+    answer = await memory.retrieval.query_references("default", question)
+
+    def events(node: dict[str, Any]) -> list[dict[str, Any]]:
+        below = [event for child in node.get("children", ()) for event in events(child)]
+        return below or ([node] if "event_id" in node else [])
+
+    found = events(answer["root"])
+    assert all(sum(event["signals"].values()) == event["score"] for event in found)
+    last = min(found, key=lambda event: event["score"])
+    small = replace(question, max_nodes=6, expected=last["event_id"], participants=None)
+    assert (await memory.retrieval.query_references("default", small))["expected"]["stage"] == "no_room"
