@@ -47,7 +47,6 @@ OURS = {
 UNUSED = {
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
-    "moves": "tests read the history of the active pointer by it",
     "send_400_response": "uvicorn calls it",
     "eof_received": "asyncio calls it",
     "unfenced": "tests play the model's part and read its prompts",

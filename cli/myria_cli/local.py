@@ -17,6 +17,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
@@ -39,6 +40,7 @@ from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
 from myria_server.api.tools import PATH_OF, served_apis
+from myria_server.console.visitors import PREFIX as CONSOLE_PREFIX
 
 READY_WAIT_S = 60.0
 FIRST_FAILURES = 3
@@ -55,9 +57,10 @@ _log = logging.getLogger("myria.local")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPlanes:
-    """The running planes: where each face that is on is served, the server's process, and what runs here."""
+    """The running planes: where each API and the console are served, the server's process, and what runs here."""
 
     urls: Mapping[Face, str]
+    console: str | None
     server: Child
     tasks: Sequence[asyncio.Task[None]]
 
@@ -125,7 +128,8 @@ async def all_planes(
             tasks.append(asyncio.create_task(_hold_builder_lock(place), name="builder lock"))
             paths = {**PATH_OF, "rest": REST_PREFIX}
             urls = {face: address + paths[face] for face in served_apis(settings)}
-            yield RunningPlanes(urls=urls, server=server, tasks=tasks)
+            console_url = address + CONSOLE_PREFIX if settings.console.enabled else None
+            yield RunningPlanes(urls=urls, console=console_url, server=server, tasks=tasks)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):
@@ -170,6 +174,14 @@ async def _hold_builder_lock(place: Place) -> None:
         async with _builder_lock(place.embedded.data_dir):
             await asyncio.Event().wait()
     await asyncio.Event().wait()
+
+
+def with_console(settings: Settings, sock: socket.socket) -> Settings:
+    """Return settings that say whether the console is served: where nothing says so, it is on a loopback address."""
+    if settings.console.enabled is not None:
+        return settings
+    is_loopback = ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback
+    return replace(settings, console=replace(settings.console, enabled=is_loopback))
 
 
 def url_of(sock: socket.socket, mcp: McpSettings) -> str:

@@ -20,6 +20,9 @@ from myria_cli.draw import answer_tree
 from myria_cli.mcp_client import admin_url, call, connected, refuse_failed, unwrapped
 from myria_cli.options import Options
 
+READER = "ines"
+"""Whose memory of the sample the console shows first."""
+
 BATCH = 100
 POLL_S = 0.2
 LONGEST_BUILD_S = 600.0

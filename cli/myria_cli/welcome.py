@@ -43,6 +43,7 @@ def welcome(
     document = {
         "url": running.url,
         **{f"{face}_url": running.urls.get(face) for face in FACES if face != "core"},
+        "console_url": running.console,
         "tenant": options.tenant,
         "auth": settings.auth.mode,
         "embeddings": chosen(settings).why,

@@ -42,8 +42,8 @@ GRANT INSERT, UPDATE, DELETE ON myria.note_looks, myria.notes_shown TO myria_ser
 GRANT UPDATE (status, activated_at, archived_at) ON myria.snapshots TO myria_server;
 GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_server;
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
--- It proves keys, grants and tokens by functions that want a secret shown, and no plane but the control plane lists them.
-REVOKE SELECT ON myria.keys, myria.oauth_grants, myria.oauth_tokens, myria.access_log, myria.call_log
+-- It proves keys, grants, tokens and sessions by functions that want a secret shown, and no plane but the control plane lists them.
+REVOKE SELECT ON myria.keys, myria.oauth_grants, myria.oauth_tokens, myria.console_sessions, myria.access_log, myria.call_log
     FROM myria_server, myria_builder;
 -- Serving writes down what is to be erased, and withdraws it; it cannot remove a word, nor read the key of a receipt. The
 -- control plane removes it where a key with the role erase was shown; from then on its list is closed.

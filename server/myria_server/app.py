@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from myria.access.addresses import Proxies
+from myria.access.console_sessions import ConsoleSessions
 from myria.access.grants import Grants
 from myria.access.issuers import load_issuers
 from myria.access.journal import Journal
@@ -25,10 +26,13 @@ from myria.access.key_cache import KeyCache
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
 from myria.memory import Memory
-from myria.settings import Settings
+from myria.settings import Profile, Settings
 from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
 from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP, served_apis
+from myria_server.console.app import Console
+from myria_server.console.visitors import PREFIX as CONSOLE_PREFIX
+from myria_server.console.visitors import Visitors
 from myria_server.http.admission import Access, Admission
 from myria_server.http.answer_headers import AnswerHeaders, CrossOrigins
 from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
@@ -108,6 +112,7 @@ class _Credentials:
     """How callers prove who they are; the open routes and the background work that this needs."""
 
     authentication: Authentication
+    key_cache: KeyCache | None = None
     routes: list[Route] = field(default_factory=list)
     work: list[_BackgroundWork] = field(default_factory=list)
 
@@ -159,7 +164,8 @@ def build_app(
 
     def guarded(endpoint: ASGIApp, api: ServedApi) -> ASGIApp:
         """Return an endpoint of an API behind these checks; a request passes them from the first to the last."""
-        checks = (
+        return _wrap_in_checks(
+            endpoint,
             # Outermost, so that every answer passes it; the host before anything that waits or counts.
             Middleware(Compression, least_bytes=mcp.compress_bytes),
             Middleware(RequestLog, api=api.toolbox.api),
@@ -167,9 +173,6 @@ def build_app(
             Middleware(Admission, api=api, access=access, reader=reader),
             Middleware(WholeBody, api=api, reader=reader),
         )
-        for check in reversed(checks):  # each wraps what is there already, so the first check must wrap last
-            endpoint = check.cls(endpoint, *check.args, **check.kwargs)
-        return endpoint
 
     managers: list[StreamableHTTPSessionManager] = []
     at: dict[str, ASGIApp] = {}
@@ -203,6 +206,23 @@ def build_app(
         if api_name == "agent" and mcp.legacy_sse:
             legacy = LegacyTransport(server, api, guarded, bodies)
 
+    if settings.console.enabled:
+        # Pages may call the tools of every profile, whatever the MCP endpoints offer.
+        every_tool = replace(settings, mcp=replace(mcp, profiles=get_args(Profile)))
+        toolboxes = {
+            api_name: Toolbox(memory, every_tool, metrics, api=api_name, journal=journal, answers=answers)
+            for api_name in served
+        }
+        console = _console(
+            memory, settings, toolboxes=toolboxes, credentials=credentials, limits=limits, limiter=limiter
+        )
+        refusing = ServedApi(toolbox=toolboxes["core"], body_bytes=0, refuses="error")
+        at[CONSOLE_PREFIX] = below[CONSOLE_PREFIX + "/"] = _wrap_in_checks(
+            console,
+            Middleware(Compression, least_bytes=mcp.compress_bytes),
+            Middleware(RequestLog, api="console"),
+            Middleware(HostCheck, api=refusing, hosts=hosts),
+        )
     at[STREAM_PATH] = refuse_legacy if legacy is None else legacy.stream
     at[MESSAGE_PATH] = refuse_legacy if legacy is None else legacy.message
 
@@ -240,6 +260,34 @@ def build_app(
     )
 
 
+def _wrap_in_checks(endpoint: ASGIApp, *checks: Middleware) -> ASGIApp:
+    for check in reversed(checks):  # each wraps what is there already, so the first check must wrap last
+        endpoint = check.cls(endpoint, *check.args, **check.kwargs)
+    return endpoint
+
+
+def _console(
+    memory: Memory,
+    settings: Settings,
+    *,
+    toolboxes: Mapping[Face, Toolbox],
+    credentials: _Credentials,
+    limits: CredentialLimits,
+    limiter: FailureLimiter,
+) -> Console:
+    """Return the console over toolboxes with the tools of every profile."""
+    public_url = settings.auth.public_url or ""
+    visitors = Visitors(
+        local=credentials.authentication if credentials.key_cache is None else None,
+        key_cache=credentials.key_cache,
+        sessions=ConsoleSessions(memory.appending),
+        limiter=limiter,
+        session_s=settings.console.session_s,
+        is_secure=public_url.startswith("https:") or settings.mcp.scheme == "https",
+    )
+    return Console(memory, settings, toolboxes=toolboxes, visitors=visitors, limits=limits, limiter=limiter)
+
+
 def _accept_keys_and_tokens(
     memory: Memory,
     settings: Settings,
@@ -254,7 +302,7 @@ def _accept_keys_and_tokens(
     appends_for_anyone = auth.append_others == "anyone"
     key_cache = KeyCache(memory.appending, appends_for_anyone=appends_for_anyone, now=now, ticks=ticks)
     if auth.public_url is None or (auth.issuers_file is None and not auth.server):
-        return _Credentials(authentication=KeysAndTokens(key_cache), work=[key_cache.run])
+        return _Credentials(authentication=KeysAndTokens(key_cache), key_cache=key_cache, work=[key_cache.run])
     issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
     resource = ProtectedResource(auth.public_url, issuers, own=auth.server, apis=served)
     tokens = None
@@ -262,6 +310,7 @@ def _accept_keys_and_tokens(
         tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=appends_for_anyone, now=now, ticks=ticks)
     credentials = _Credentials(
         authentication=KeysAndTokens(key_cache, tokens, resource),
+        key_cache=key_cache,
         routes=resource.routes(),
         work=[key_cache.run, *(keys.run for keys in (tokens.key_sets if tokens else ()))],
     )

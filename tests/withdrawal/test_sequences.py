@@ -610,7 +610,7 @@ class World:
                         yield repr(nodes)
                         waiting = [child for node in nodes for child in node.children]
             for before, after in pairwise(chosen):
-                async for difference in browse.differing_scopes(connection, tenant, before, after):
+                async for _, difference in browse.differing_scopes(connection, tenant, before, after):
                     yield repr(difference)
         yield repr(await feedback_report(database, tenant, limit=100))
         async with self.installation.control.read(tenant) as connection:

@@ -152,10 +152,11 @@ migrate: myria_owner
 {{- ternary "https" "http" (not (empty (include "myria.tlsSecret" .))) -}}
 {{- end -}}
 
-{{/* Paths that clients outside call: of MCP, REST and turns, and of what tells them where to get a token. A JSON array. */}}
+{{/* Paths that clients outside call: of MCP, REST and turns, of the console where it is on, and of what tells them where to get a token. A JSON array. */}}
 {{- define "myria.publicPaths" -}}
 {{- $auth := .Values.auth -}}
 {{- $paths := list "/mcp" "/api/v1" "/v1" -}}
+{{- if (.Values.settings.console).enabled -}}{{- $paths = append $paths "/console" -}}{{- end -}}
 {{- if or $auth.server $auth.issuers -}}{{- $paths = append $paths "/.well-known/oauth-protected-resource" -}}{{- end -}}
 {{- if $auth.server -}}{{- $paths = concat $paths (list "/.well-known/oauth-authorization-server" "/oauth") -}}{{- end -}}
 {{- $paths | toJson -}}

@@ -69,7 +69,7 @@ async def up(
         myria up --as ana --as assistant
         myria up --dsn postgresql://myria@localhost/myria
     """
-    from myria_cli.local import all_planes
+    from myria_cli.local import all_planes, with_console
     from myria_cli.welcome import first_key, welcome
 
     settings = options.settings(
@@ -81,12 +81,15 @@ async def up(
     settings.auth.require_servable()
     logs.configure(settings.service, "up", settings.log)
     with _listen(settings, insecure=insecure) as sock:
+        settings = with_console(settings, sock)
         async with (
             opened(options, settings, create=True, exclusive=True) as place,
             all_planes(options, settings, place, sock, verbose=True) as running,
         ):
             key = await first_key(place, settings, options.tenant) if settings.auth.mode == "keys" else None
             welcome(options, settings, place, running, key)
+            if running.console is not None and not options.json:
+                console.say(f"look at the memory in a browser: {running.console}")
             await running.run()
 
 
@@ -109,7 +112,7 @@ async def demo(
     """
     from myria.index.embeddings.choosing import chosen
     from myria_cli import sample
-    from myria_cli.local import all_planes
+    from myria_cli.local import all_planes, with_console
     from myria_cli.welcome import welcome
 
     settings = options.settings(mcp__host=host, mcp__port=port)
@@ -119,6 +122,7 @@ async def demo(
     sample.folder()
     # The sample is sent without a key, so a demo listens on this machine alone, whatever auth.mode says.
     with _listen(settings, insecure=insecure, guarded=False) as sock:
+        settings = with_console(settings, sock)
         async with (
             opened(options, settings, create=True, exclusive=True) as place,
             all_planes(options, settings, place, sock, verbose=False) as running,
@@ -139,6 +143,8 @@ async def demo(
                 return
             welcome(options, settings, place, running)
             console.say(sample.what_next(options, running.url))
+            if running.console is not None and not options.json:
+                console.say(f"look at the memory in a browser: {running.console}/ask?as={sample.READER}")
             await running.run()
 
 

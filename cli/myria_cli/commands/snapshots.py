@@ -138,7 +138,7 @@ async def diff(
     async with database_of(options) as database, database.read(options.tenant) as connection:
         before = await browse.find_snapshot(connection, options.tenant, a)
         after = await browse.find_snapshot(connection, options.tenant, b)
-        async for difference in browse.differing_scopes(connection, options.tenant, before, after):
+        async for _, difference in browse.differing_scopes(connection, options.tenant, before, after):
             is_equal = False
             if options.json:
                 scopes.append(difference)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from myria.access.principal import Face, Principal
+from myria.access.principal import Face, Principal, Proof
 from myria.db.clock import rfc3339_of
 from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.locks import lock_key
@@ -241,6 +241,22 @@ async def entries(database: Database, tenant: str | None, limit: int) -> list[Js
         }
         for row in rows
     ]
+
+
+async def entries_for(database: Database, proof: Proof, *, sought: str, before: int | None, limit: int) -> list[Json]:
+    """Return acts and refused attempts of the tenant whose administrator shows a credential, newest first.
+
+    Serving may call this, which cannot read the entries by itself. A credential without the role `admin` gets none.
+
+    Args:
+        sought: only entries that hold this text.
+        before: only entries of lower ids.
+    """
+    async with database.connection() as connection:
+        rows = await connection.fetch(
+            sql("audit.for_administrator"), proof.key_id, proof.digest, sought, before, limit, timeout=5.0
+        )
+    return [{**dict(row), "at": rfc3339_of(row["at"]), "details": orjson.loads(row["details"])} for row in rows]
 
 
 async def calls(database: Database, tenant: str | None, limit: int) -> list[Json]:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from myria.access.principal import Principal, Proof
-from myria.access.secrets import MadeKey, parse_credential
+from myria.access.secrets import MadeKey, parse_credential, parse_session
 from myria.access.tenants import checked_tenant
 from myria.db.database import Database
 from myria.db.queries import sql
@@ -63,7 +63,7 @@ class _Known:
 
 
 class KeyCache:
-    """Turns keys, and access tokens that were granted with one, into principals.
+    """Turns keys, and the access tokens and sessions of the console that came from one, into principals.
 
     Args:
         database: where keys are looked up; a pool whose connections reads cannot all take.
@@ -111,6 +111,21 @@ class KeyCache:
         made = parse_credential(text)
         if made is None:
             raise CredentialInvalid("this is no key of Myria; it reads myr_<id>_<secret>")
+        return await self._principal_of(text, made)
+
+    async def signed_in(self, session: str) -> Principal:
+        """Return the principal of a session of the console: that of the key with which somebody signed in.
+
+        Raises:
+            CredentialInvalid: it is malformed, unknown, expired or ended, or its key is.
+            TenantSuspended, DatabaseUnavailable, Overloaded: as `principal`.
+        """
+        made = parse_session(session)
+        if made is None:
+            raise CredentialInvalid("this is no session of the console; sign in again")
+        return await self._principal_of(session, made)
+
+    async def _principal_of(self, text: str, made: MadeKey) -> Principal:
         if self._ticks() - self._read_at > FRESH_S:
             await self._read_epoch()
         text_digest = hashlib.sha256(text.encode()).digest()

@@ -15,13 +15,15 @@ PREFIX = "myr"
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID_CHARACTERS = 12
 _SECRET_CHARACTERS = 32
-_IN_TEXT = re.compile(r"(myr_[a-z0-9]{6,32}_|my[acf]_)[A-Za-z0-9]{6,}")
+_IN_TEXT = re.compile(r"(myr_[a-z0-9]{6,32}_|my[acfs]_)[A-Za-z0-9]{6,}")
 _TOKEN_CHARACTERS = 40
 _ACCESS = re.compile(r"mya_[a-z0-9]{40}")
+_SESSION = re.compile(r"mys_[a-z0-9]{40}")
 
 ACCESS_PREFIX = "mya_"
 REFRESH_PREFIX = "myf_"
 CODE_PREFIX = "myc_"
+SESSION_PREFIX = "mys_"
 
 _KEY = re.compile(r"myr_([a-z0-9]{6,32})_([A-Za-z0-9]{24,128})")
 
@@ -64,6 +66,14 @@ def hide_keys(text: str) -> str:
 def parse_credential(text: str) -> MadeKey | None:
     """Return the key or access token (of our own server, with the id "") that a text is; None if it is neither."""
     return MadeKey("", text) if _ACCESS.fullmatch(text) is not None else parse_key(text)
+
+
+def parse_session(text: str) -> MadeKey | None:
+    """Return the session of the console (with the id "") that a text is; None if it is none.
+
+    It is no credential of the APIs: a session is good for pages of the console alone.
+    """
+    return MadeKey("", text) if _SESSION.fullmatch(text) is not None else None
 
 
 def make_secret(prefix: str) -> str:

@@ -120,11 +120,15 @@ async def find_snapshot(connection: Connection, tenant: str, name: str | None) -
 
 
 async def scope_roots(
-    connection: Connection, tenant: str, snapshot: SnapshotRow, *, participants: Sequence[str] = ()
+    connection: Connection, tenant: str, snapshot: SnapshotRow, *, participants: Sequence[str] = (), after: int = 0
 ) -> AsyncIterator[ScopeRoot]:
-    """Yield a snapshot's scopes with their roots; with `participants`, only scopes that all of them can see."""
+    """Yield a snapshot's scopes with their roots by ascending id; with `participants`, only scopes all of them can see.
+
+    Args:
+        after: only scopes of greater ids.
+    """
     members = list(canonical_participants(list(participants))) if participants else []
-    after_scope = 0
+    after_scope = after
     while True:
         rows = await connection.fetch(sql("browse.roots"), tenant, snapshot.lineage, after_scope, members, PAGE)
         for row in rows:
@@ -168,14 +172,16 @@ async def tree_nodes(
 
 
 async def differing_scopes(
-    connection: Connection, tenant: str, before: SnapshotRow, after: SnapshotRow
-) -> AsyncIterator[Json]:
-    """Yield what differs between two snapshots, scope by scope, JSON-ready.
+    connection: Connection, tenant: str, before: SnapshotRow, after: SnapshotRow, *, after_scope: int = 0
+) -> AsyncIterator[tuple[int, Json]]:
+    """Yield what differs between two snapshots: each scope's id, ascending, and its differences, JSON-ready.
 
     For each scope: its `participants`; the `topics` of time that differ, from the top down, and the `subjects`, each as
     `before` and `after`, null on the side that lacks it; and the `events` whose leaf topic differs, by number.
+
+    Args:
+        after_scope: only scopes of greater ids.
     """
-    after_scope = 0
     while True:
         rows = await connection.fetch(
             sql("browse.differing_roots"), tenant, before.lineage, after.lineage, after_scope, PAGE
@@ -190,12 +196,13 @@ async def differing_scopes(
             floor = min(before.cutoff, after.cutoff)
             old_topics, new_topics = await _differing_nodes(connection, tenant, *time_roots, floor=floor)
             old_subjects, new_subjects = await _differing_nodes(connection, tenant, *subject_roots, floor=floor)
-            yield {
+            difference = {
                 "participants": list(row["participants"]),
                 "topics": _topic_changes(old_topics, new_topics),
                 "subjects": _topic_changes(_subjects_of(old_subjects), _subjects_of(new_subjects)),
                 "events": _moved_events(old_topics, new_topics),
             }
+            yield row["scope_id"], difference
         if len(rows) < PAGE:
             return
         after_scope = rows[-1]["scope_id"]

@@ -48,6 +48,7 @@ from myria.settings.serving import (
     AppendOthers,
     AuthMode,
     AuthSettings,
+    ConsoleSettings,
     LogSettings,
     McpSettings,
     MetricsSettings,
@@ -82,6 +83,7 @@ __all__ = [
     "AuthMode",
     "AuthSettings",
     "BuilderSettings",
+    "ConsoleSettings",
     "EmbeddingsSettings",
     "ErasureSettings",
     "IngestSettings",
@@ -136,6 +138,7 @@ class Settings(Section):
     service: ServiceSettings = ServiceSettings()
     mcp: McpSettings = McpSettings()
     auth: AuthSettings = AuthSettings()
+    console: ConsoleSettings = ConsoleSettings()
     postgres: PostgresSettings = PostgresSettings()
     ingest: IngestSettings = IngestSettings()
     redaction: RedactionSettings = RedactionSettings()

@@ -1,4 +1,4 @@
--- Who may ask: keys, the grants and tokens of the authorization server, and the journals of acts and of calls.
+-- Who may ask: keys, the grants and tokens of the authorization server, sessions of the console, and the journals of acts and of calls.
 
 CREATE TABLE myria.keys (
     tenant_id        text COLLATE "C" NOT NULL REFERENCES myria.tenants (tenant_id) ON DELETE CASCADE,
@@ -131,3 +131,19 @@ COMMENT ON COLUMN myria.oauth_tokens.used_at IS 'When a refresh token was exchan
 -- A caller shows a token before anybody knows the tenant.
 CREATE UNIQUE INDEX oauth_tokens_by_digest ON myria.oauth_tokens (digest);
 CREATE INDEX oauth_tokens_by_grant ON myria.oauth_tokens (tenant_id, grant_id);
+
+CREATE TABLE myria.console_sessions (
+    tenant_id  text COLLATE "C" NOT NULL,
+    digest     bytea NOT NULL CHECK (octet_length(digest) = 32),
+    key_id     text COLLATE "C" NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz NOT NULL,
+    ended_at   timestamptz,
+    PRIMARY KEY (tenant_id, digest),
+    FOREIGN KEY (tenant_id, key_id) REFERENCES myria.keys (tenant_id, key_id) ON DELETE CASCADE
+);
+COMMENT ON TABLE myria.console_sessions IS 'Browsers in which somebody signed in with a key. A session can do what its key can, and ends with it.';
+-- A browser shows its session before anybody knows the tenant.
+CREATE UNIQUE INDEX console_sessions_by_digest ON myria.console_sessions (digest);
+CREATE INDEX console_sessions_by_key ON myria.console_sessions (tenant_id, key_id);
+CREATE INDEX console_sessions_by_end ON myria.console_sessions (expires_at);

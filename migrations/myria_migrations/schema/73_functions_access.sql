@@ -55,10 +55,66 @@ BEGIN
             JOIN myria.oauth_grants g ON g.tenant_id = o.tenant_id AND g.grant_id = o.grant_id
             JOIN myria.keys k ON k.tenant_id = g.tenant_id AND k.key_id = g.key_id
             JOIN myria.tenants t ON t.tenant_id = k.tenant_id
-        WHERE o.digest = $1 AND NOT o.refreshes;
+        WHERE o.digest = $1 AND NOT o.refreshes
+        UNION ALL
+        SELECT k.tenant_id, k.key_id, k.name, k.roles, k.faces, k.own_participants, k.may_ask, k.channels, k.requests_per_s,
+               k.concurrency, least(s.expires_at, k.expires_at), coalesce(k.revoked_at, s.ended_at), t.suspended_at,
+               k.text_format
+        FROM myria.console_sessions s
+            JOIN myria.keys k ON k.tenant_id = s.tenant_id AND k.key_id = s.key_id
+            JOIN myria.tenants t ON t.tenant_id = k.tenant_id
+        WHERE s.digest = $1;
     PERFORM set_config('myria.tenant', named, true);
 END $$;
-COMMENT ON FUNCTION myria.find_token IS 'What an access token stands for: its key, as far as the grant and its face go.';
+COMMENT ON FUNCTION myria.find_token IS 'What an access token or a session of the console stands for: its key, as far as a grant and its face go.';
+
+CREATE OR REPLACE FUNCTION myria.console_sign_in(wanted_key text, secret_digest bytea, new_session bytea, session_s double precision)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    owner text;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    INSERT INTO myria.console_sessions (tenant_id, digest, key_id, expires_at)
+    SELECT k.tenant_id, new_session, k.key_id, clock_timestamp() + make_interval(secs => session_s)
+    FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
+    WHERE k.key_id = wanted_key AND k.digest = secret_digest AND k.revoked_at IS NULL AND t.suspended_at IS NULL
+      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+    RETURNING tenant_id INTO owner;
+    IF owner IS NOT NULL THEN
+        -- Sessions that ended long ago make room, some at a time.
+        DELETE FROM myria.console_sessions s WHERE (s.tenant_id, s.digest) IN (
+            SELECT o.tenant_id, o.digest FROM myria.console_sessions o
+            WHERE o.expires_at < clock_timestamp() - interval '1 day'
+            ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
+        INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome)
+        VALUES (owner, 'act', 'key:' || wanted_key, 'console.sign_in', wanted_key, 'ok');
+    END IF;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN owner IS NOT NULL;
+END $$;
+COMMENT ON FUNCTION myria.console_sign_in IS 'Begins a session of the console for who shows a valid key; false where the key is not valid.';
+
+CREATE OR REPLACE FUNCTION myria.console_sign_out(shown bytea) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    ended myria.console_sessions;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    UPDATE myria.console_sessions s SET ended_at = clock_timestamp() WHERE s.digest = shown AND s.ended_at IS NULL
+    RETURNING s.* INTO ended;
+    IF FOUND THEN
+        INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome)
+        VALUES (ended.tenant_id, 'act', 'key:' || ended.key_id, 'console.sign_out', ended.key_id, 'ok');
+    END IF;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN ended.key_id IS NOT NULL;
+END $$;
+COMMENT ON FUNCTION myria.console_sign_out IS 'Ends the session of the console that is shown.';
 
 CREATE OR REPLACE FUNCTION myria.oauth_client(wanted_id text, unused_s double precision)
 RETURNS TABLE (client_id text, name text, redirect_uris text[])
@@ -259,3 +315,37 @@ BEGIN
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION myria.note_grant IS 'Writes what becomes of a grant into the journal of access; never a secret.';
+
+-- What was administered, and which attempts were refused, of the tenant of a key with the role admin. Serving cannot read
+-- these rows by itself.
+CREATE OR REPLACE FUNCTION myria.audit_for(wanted_key text, secret_digest bytea, sought text, before bigint, most integer)
+RETURNS TABLE (
+    entry_id bigint, at timestamptz, kind text, actor text, action text, target text, outcome text, face text, address text,
+    times integer, details jsonb
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    owner text;
+BEGIN
+    SELECT f.tenant_id INTO owner
+    FROM (SELECT * FROM myria.find_key(wanted_key, secret_digest) WHERE wanted_key <> ''
+          UNION ALL
+          SELECT * FROM myria.find_token(secret_digest) WHERE wanted_key = '') f
+    WHERE 'admin' = ANY (f.roles) AND f.revoked_at IS NULL AND f.suspended_at IS NULL
+      AND (f.expires_at IS NULL OR f.expires_at > clock_timestamp());
+    IF owner IS NOT NULL THEN
+        PERFORM set_config('myria.tenant', owner, true);
+        RETURN QUERY
+            SELECT l.entry_id, l.at, l.kind, l.actor, l.action, l.target, l.outcome, l.face, l.address, l.times, l.details
+            FROM myria.access_log l
+            WHERE l.tenant_id = owner AND (before IS NULL OR l.entry_id < before)
+              AND (sought = '' OR strpos(concat_ws(' ', l.kind, l.actor, l.action, l.target, l.outcome, l.address), sought) > 0)
+            ORDER BY l.entry_id DESC
+            LIMIT most;
+        PERFORM set_config('myria.tenant', named, true);
+    END IF;
+END $$;
+COMMENT ON FUNCTION myria.audit_for IS 'Acts and refused attempts of the tenant whose administrator shows a key or a token, newest first.';

@@ -10,7 +10,7 @@ BEGIN
         SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
         WHERE c.relnamespace = 'myria'::regnamespace AND c.relkind = 'r' AND c.relname NOT IN (
             'tenants', 'scope_members', 'stored_sizes', 'model_uses', 'key_uses', 'oauth_grants', 'oauth_tokens',
-            'access_log', 'call_log')
+            'console_sessions', 'access_log', 'call_log')
     LOOP
         EXECUTE format('CREATE TRIGGER refuse_while_deleted BEFORE INSERT ON myria.%I
             FOR EACH STATEMENT EXECUTE FUNCTION myria.refuse_while_deleted()', name);
@@ -42,6 +42,8 @@ CREATE TRIGGER tenants_changed AFTER UPDATE OF suspended_at OR DELETE ON myria.t
     FOR EACH STATEMENT EXECUTE FUNCTION myria.move_access_epoch();
 
 CREATE TRIGGER oauth_grants_ended AFTER UPDATE OF ended_at ON myria.oauth_grants
+    FOR EACH STATEMENT EXECUTE FUNCTION myria.move_access_epoch();
+CREATE TRIGGER console_sessions_ended AFTER UPDATE OF ended_at ON myria.console_sessions
     FOR EACH STATEMENT EXECUTE FUNCTION myria.move_access_epoch();
 CREATE TRIGGER note_grant AFTER INSERT ON myria.oauth_grants FOR EACH ROW EXECUTE FUNCTION myria.note_grant();
 CREATE TRIGGER note_ended_grant AFTER UPDATE OF ended_at ON myria.oauth_grants

@@ -4,7 +4,7 @@ SELECT epoch FROM myria.access_epoch;
 
 -- name: find_keys
 -- The keys with these ids and digests of their secrets, in the order asked for, and the epoch before they were read.
--- An empty id means an access token: what it stands for, in the form of a key.
+-- An empty id means an access token or a session of the console: what it stands for, in the form of a key.
 SELECT e.epoch, k.*
 FROM myria.access_epoch e
 CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, digest, place)
@@ -14,6 +14,12 @@ LEFT JOIN LATERAL (
     SELECT * FROM myria.find_token(wanted.digest) WHERE wanted.key_id = ''
 ) k ON true
 ORDER BY wanted.place;
+
+-- name: console_sign_in
+SELECT myria.console_sign_in($1, $2, $3, $4);
+
+-- name: console_sign_out
+SELECT myria.console_sign_out($1);
 
 -- name: tenant_state
 -- Whether a tenant is there, suspended, or about to be deleted, and the epoch before it was read.

@@ -32,6 +32,10 @@ WHERE $1::text IS NULL OR tenant_id = $1
 ORDER BY at DESC, entry_id DESC
 LIMIT $2;
 
+-- name: for_administrator
+-- One page of a tenant's acts and refused attempts, newest first, before an entry, that hold a text.
+SELECT * FROM myria.audit_for($1, $2, $3, $4, $5);
+
 -- name: calls
 -- Recorded calls, newest first, of one tenant or of all.
 SELECT tenant_id AS tenant, at, request_id, principal, face, tool, context_id AS context, latency_ms, outcome

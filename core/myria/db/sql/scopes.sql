@@ -19,3 +19,14 @@ FROM (
     SELECT scope_id FROM myria.scopes WHERE tenant_id = $1 AND scope_key = $2
 ) scope
 JOIN myria.tenants t ON t.tenant_id = $1;
+
+-- name: people
+-- One page of the participants of the scopes that all of $2 may see, by name, after $3.
+SELECT m.participant, count(*) AS scopes
+FROM myria.scope_members m
+WHERE m.tenant_id = $1 AND m.participant > $3 AND starts_with(m.participant, $4)
+  AND (cardinality($2::text[]) = 0 OR EXISTS (
+      SELECT FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = m.scope_id AND s.participants @> $2))
+GROUP BY m.participant
+ORDER BY m.participant
+LIMIT $5;

@@ -1,0 +1,42 @@
+"""Sessions of the console: a browser in which somebody signed in with a key.
+
+A session can do what its key can, and ends with it. Only its digest is stored. `KeyCache.signed_in` finds its
+principal.
+"""
+
+from __future__ import annotations
+
+from myria.access.secrets import SESSION_PREFIX, MadeKey, make_secret, token_digest
+from myria.db.database import Database
+from myria.db.queries import sql
+
+_STATEMENT_S = 5.0
+
+
+class ConsoleSessions:
+    """Begins and ends sessions, with the rights of serving: each call must present a secret."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def sign_in(self, key: MadeKey, *, lifetime_s: float) -> str | None:
+        """Begin a session for a key's bearer; return its secret, or None where the key is not valid (any more)."""
+        session = make_secret(SESSION_PREFIX)
+        async with self._database.connection() as connection:
+            has_begun = await connection.fetchval(
+                sql("access.console_sign_in"),
+                key.key_id,
+                key.digest,
+                token_digest(session),
+                lifetime_s,
+                timeout=_STATEMENT_S,
+            )
+        return session if has_begun else None
+
+    async def sign_out(self, session: str) -> bool:
+        """End a session; return whether it was one that had not ended."""
+        async with self._database.connection() as connection:
+            has_ended: bool = await connection.fetchval(
+                sql("access.console_sign_out"), token_digest(session), timeout=_STATEMENT_S
+            )
+        return has_ended

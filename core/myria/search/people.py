@@ -1,0 +1,31 @@
+"""The participants with whom a caller shares something: those of the scopes that its participants may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from myria.db.database import Connection
+from myria.db.queries import sql
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Person:
+    """A participant, and how many of the visible scopes (groups of people) it is in."""
+
+    name: str
+    scopes: int
+
+
+async def people_beside(
+    connection: Connection, tenant: str, participants: Sequence[str], *, after: str, prefix: str, limit: int
+) -> list[Person]:
+    """Return participants by name.
+
+    Args:
+        participants: only of scopes that all of these may see; none: of every scope of the tenant.
+        after: only names after this one.
+        prefix: only names that begin with it.
+    """
+    rows = await connection.fetch(sql("scopes.people"), tenant, list(participants), after, prefix, limit)
+    return [Person(name=row["participant"], scopes=row["scopes"]) for row in rows]

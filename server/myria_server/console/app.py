@@ -1,0 +1,269 @@
+"""The routes of the console, and what every page of it goes through: a visitor, their limits, and errors as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from myria.access.limits import CredentialLimits
+from myria.access.principal import Face, Role
+from myria.errors import CredentialInvalid, CredentialMissing, MyriaError
+from myria.memory import Memory
+from myria.settings import Settings
+from myria_server.console import ask, changes, events, notes, operations, people, topics
+from myria_server.console.desk import Desk, ToolRefused
+from myria_server.console.rendering import STATIC, page, static_file
+from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
+from myria_server.http.failure_limiter import FailureLimiter
+from myria_server.mcp.toolbox import Toolbox
+
+FORM_BYTES = 64 * 1024
+"""Bytes of a form."""
+
+_MOST_FIELDS = 100
+_SEE_OTHER = 303
+
+Values = Mapping[str, Any]
+View = Callable[[Desk, Request], Awaitable[tuple[str, Values] | Response]]
+"""Answers a page: the name of its template, and the values in it; or an answer that is no page."""
+
+Act = Callable[[Desk, Request, Mapping[str, str]], Awaitable[str]]
+"""Carries out what a form asks for; returns the address to go on to."""
+
+
+class Console:
+    """The console as an ASGI application.
+
+    Args:
+        toolboxes: by API, with the tools of every profile.
+        limits: what credentials may use; pages count as requests to an API do.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        settings: Settings,
+        *,
+        toolboxes: Mapping[Face, Toolbox],
+        visitors: Visitors,
+        limits: CredentialLimits,
+        limiter: FailureLimiter,
+    ) -> None:
+        self._toolboxes = toolboxes
+        self._visitors = visitors
+        self._limits = limits
+        self._limiter = limiter
+        pages = changes.ChangePages(memory)
+        operating = operations.OperationsPages(memory, settings)
+        self._app = Starlette(
+            routes=[
+                Route(PREFIX, _to_start),
+                Route(PREFIX + "/", _to_start),
+                Route(PREFIX + "/static/{name}", _static),
+                Route(PREFIX + "/sign-in", self._sign_in, methods=["GET", "POST"]),
+                Route(PREFIX + "/sign-out", self._acting(self._sign_out), methods=["POST"]),
+                Route(PREFIX + "/ask", self._viewing(ask.view)),
+                Route(PREFIX + "/events/{event_id}", self._viewing(events.event)),
+                Route(PREFIX + "/topics", self._viewing(topics.TopicPages(memory).overview)),
+                Route(PREFIX + "/topics/{topic_id}", self._viewing(topics.topic)),
+                Route(PREFIX + "/notes", self._viewing(notes.overview)),
+                Route(PREFIX + "/notes/{note_id}", self._viewing(notes.note)),
+                Route(PREFIX + "/notes/{note_id}/forget", self._viewing(notes.confirm_forgetting)),
+                Route(PREFIX + "/notes/{note_id}/forget", self._acting(notes.forget), methods=["POST"]),
+                Route(PREFIX + "/people", self._viewing(people.PeoplePages(memory).overview)),
+                Route(PREFIX + "/people/one", self._viewing(people.person)),
+                Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",))),
+                Route(PREFIX + "/people/erase", self._acting(people.erase), methods=["POST"]),
+                Route(PREFIX + "/erasures/{erasure_id}", self._viewing(people.erasure, ("erase",))),
+                Route(PREFIX + "/operations", self._viewing(operating.overview, ("admin",))),
+                Route(PREFIX + "/audit", self._viewing(operating.audit, ("admin",))),
+                Route(PREFIX + "/audit.jsonl", self._viewing(operating.export, ("admin",))),
+                Route(PREFIX + "/changes", self._viewing(pages.overview, ("read", "admin"))),
+                Route(PREFIX + "/changes/now", self._viewing(changes.now, ("read", "admin"))),
+                Route(PREFIX + "/changes/diff", self._viewing(pages.diff, ("read", "admin"))),
+                Route(PREFIX + "/changes/{act}", self._viewing(changes.confirm, ("read", "admin"))),
+                Route(PREFIX + "/changes/{act}", self._acting(changes.act), methods=["POST"]),
+            ],
+            exception_handlers={HTTPException: self._not_served},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        await self._app(scope, receive, send)
+
+    async def _desk(self, request: Request) -> Desk:
+        visitor = await self._visitors.visitor(request)
+        return Desk(
+            visitor=visitor,
+            names=asked_as(request.query_params.getlist("as")),
+            toolboxes=self._toolboxes,
+            address_of=lambda: self._limiter.address(request.scope),
+        )
+
+    def _viewing(self, view: View, roles: Sequence[Role] = ("read",)) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a page, for visitors with one of these roles."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                desk = await self._desk(request)
+            except MyriaError as error:
+                return self._refused(request, error)
+            usage = self._limits.of(desk.principal)
+            try:
+                if usage is not None:
+                    usage.begin()
+            except MyriaError as error:
+                return self._problem(error.code, error.message, error.http_status, desk, request)
+            try:
+                desk.principal.need(roles, what="this page")
+                answered = await view(desk, request)
+                if isinstance(answered, Response):
+                    return answered
+                template, values = answered
+                response = page(template, {**self._frame(desk, request), **values})
+            except ToolRefused as refused:
+                response = self._problem(refused.code, refused.message, refused.status, desk, request)
+            except MyriaError as error:
+                response = self._problem(error.code, error.message, error.http_status, desk, request)
+            finally:
+                if usage is not None:
+                    usage.end()
+            self._visitors.keep(response, desk.visitor, request)
+            return response
+
+        return answer
+
+    def _acting(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a form: it is carried out once it is proved to come from a page of this visitor."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                desk = await self._desk(request)
+            except MyriaError as error:
+                return self._refused(request, error)
+            form = await _form(request)
+            if form is None or not is_same_origin(request) or not desk.visitor.sent(form.get("form_token", "")):
+                message = "This form was not sent by a page of this session. Open the page again and repeat it."
+                return self._problem("form_refused", message, 403, desk, request)
+            try:
+                usage = self._limits.of(desk.principal)
+                if usage is not None:
+                    usage.begin()
+                    usage.end()
+                address = await act(desk, request, form)
+            except ToolRefused as refused:
+                return self._problem(refused.code, refused.message, refused.status, desk, request)
+            except MyriaError as error:
+                return self._problem(error.code, error.message, error.http_status, desk, request)
+            response = RedirectResponse(address, _SEE_OTHER)
+            if address.startswith(PREFIX + "/sign-in"):
+                self._visitors.drop_session(response)
+            return response
+
+        return answer
+
+    def _frame(self, desk: Desk, request: Request) -> Values:
+        """Return the values that the frame of every page needs."""
+        return {
+            "desk": desk,
+            "names": desk.names,
+            "path": request.url.path,
+            "form_token": desk.visitor.form_token(),
+            "is_part": request.headers.get("hx-request") == "true",
+        }
+
+    def _problem(self, code: str, message: str, status: int, desk: Desk, request: Request) -> Response:
+        values = {**self._frame(desk, request), "code": code, "message": message}
+        return page("problem.html", values, status=status)
+
+    def _refused(self, request: Request, error: MyriaError) -> Response:
+        """Send a browser without a valid session to sign in, and then back; any other refusal is a page."""
+        if isinstance(error, CredentialMissing | CredentialInvalid):
+            place = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            address = f"{PREFIX}/sign-in?next={quote(place, safe='')}"
+            if request.headers.get("hx-request") == "true":
+                return Response(status_code=204, headers={"hx-redirect": address})
+            return RedirectResponse(address, _SEE_OTHER)
+        return page("sign_in.html", {"place": PREFIX, "problem": error.message}, status=error.http_status)
+
+    async def _sign_in(self, request: Request) -> Response:
+        """Show the page that asks for a key; on POST check the key and begin a session."""
+        place = _place(request.query_params.get("next"))
+        try:
+            if not (await self._visitors.visitor(request)).can_sign_out:
+                return RedirectResponse(place, _SEE_OTHER)  # no credentials are asked for here
+        except MyriaError:  # nobody is signed in yet: that is what this page is for
+            pass
+        if request.method == "GET":
+            return page("sign_in.html", {"place": place, "problem": None})
+        form = await _form(request)
+        if form is None or not is_same_origin(request):
+            problem = "This form was not sent by this page. Try again."
+            return page("sign_in.html", {"place": place, "problem": problem}, status=403)
+        try:
+            session = await self._visitors.sign_in(request, form.get("key", "").strip())
+        except MyriaError as error:
+            await self._limiter.linger(error)
+            return page("sign_in.html", {"place": place, "problem": error.message}, status=error.http_status)
+        response = RedirectResponse(_place(form.get("next")), _SEE_OTHER)
+        self._visitors.set_session(response, session)
+        return response
+
+    async def _sign_out(self, desk: Desk, _request: Request, _form: Mapping[str, str]) -> str:
+        if desk.visitor.can_sign_out:
+            await self._visitors.sign_out(desk.visitor)
+        return PREFIX + "/sign-in"
+
+    async def _not_served(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        try:
+            desk = await self._desk(request)
+        except MyriaError as refused:
+            return self._refused(request, refused)
+        message = "There is no such page. What it named may be gone, or the address may be cut off."
+        return self._problem("path_not_found", message, status, desk, request)
+
+
+async def _to_start(_request: Request) -> Response:
+    return RedirectResponse(PREFIX + "/ask", _SEE_OTHER)
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404)
+    # Its address holds a digest of its content.
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(static_file(name), media_type=STATIC[name], headers=headers)
+
+
+async def _form(request: Request) -> Mapping[str, str] | None:
+    """Return the fields of a form; None where the body is none, or too large."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        return None
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > FORM_BYTES:
+            return None
+    try:
+        text = body.decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
+    except ValueError:
+        return None
+
+
+def _place(text: str | None) -> str:
+    """Return the page of the console to go on to; the first one for an address of anything else."""
+    # Browsers read a backslash as a slash, and resolve dots.
+    if text is None or not text.startswith(PREFIX + "/") or "\\" in text or ".." in text or not text.isprintable():
+        return PREFIX + "/ask"
+    return text

@@ -1,0 +1,117 @@
+"""The page on which a visitor asks the memory: best matches, the tree of topics, or the text that a model would get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from myria.text.model_tokens import token_counter
+from myria_server.console.desk import Desk
+from myria_server.console.fields import moment_of, number_of
+
+_EVENTS = 20
+_NODES = 60
+_TOKENS = 2_000
+
+VIEWS = {"best": "Best matches", "topics": "By topic", "text": "As a model reads it"}
+"""The ways to look at an answer, by their parameter in the address."""
+
+SIGNALS: Mapping[str, str] = {
+    "words": "words of the question",
+    "meaning": "meaning",
+    "neighbours": "what was said around it",
+    "passage": "its passage",
+    "conversation": "its conversation",
+    "speaker": "the named speaker",
+    "time": "the time asked for",
+    "says_when": "says when",
+    "names": "names somebody",
+    "wish": "a standing wish",
+    "wording": "a question itself, or very short",
+    "not_yet": "does not hold yet",
+    "participants": "the people asked about",
+    "hints": "topic hints",
+    "not_about": "a note about something else",
+    "replaces": "replaces what matched",
+    "later_state": "the later state of the best match",
+    "second_look": "second look by a model",
+}
+"""What a person reads for each signal of the ranking."""
+
+STAGES: Mapping[str, str] = {
+    "shown": "It is shown.",
+    "said_again": "A match that says the same stands for it.",
+    "no_room": "It was ranked, but what stands before it fills the answer.",
+    "not_matched": "It holds nothing of the question.",
+    "filtered": "The channel, conversation or time asked for excludes it.",
+    "nothing_fits": "No event answers the question well enough, so none is shown.",
+    "replaced": "A newer event replaced it. Ask also for what was replaced to see it.",
+    "internal": "It is internal: only programs that ask for such events get it.",
+    "not_visible": "Nothing of that id is visible to those who ask.",
+}
+"""What a person reads for each stage that an expected event may have ended in."""
+
+
+async def view(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Answer the question that the address holds; without one, show what is newest."""
+    parameters = request.query_params
+    chosen_view = parameters.get("view", "")
+    chosen_view = chosen_view if chosen_view in VIEWS else "best"
+    question = parameters.get("q", "").strip()
+    selection: dict[str, Any] = {
+        "since": moment_of(parameters.get("since")),
+        "until": moment_of(parameters.get("until")),
+        "channel": parameters.get("channel", "").strip(),
+        "context_id": parameters.get("context", "").strip(),
+        "order": parameters.get("order", ""),
+        "include_superseded": parameters.get("superseded") == "on",
+    }
+    expected = parameters.get("expected", "").strip()
+    is_explained = parameters.get("why") == "on" or bool(expected)
+    asked = {
+        "query": question,
+        **selection,
+        "cursor": parameters.get("cursor", ""),
+        "explain": is_explained,
+        "expected": expected,
+    }
+    budget = number_of(parameters.get("tokens"), default=_TOKENS)
+    text: str | None = None
+    if chosen_view == "best":
+        answer = await desk.ask("query_event_nodes", limit=_EVENTS, **asked)
+    elif chosen_view == "topics":
+        answer = await desk.ask("query_references", max_nodes=_NODES, **asked)
+    else:
+        answer, text = await desk.call_with_text(
+            "query_references", participants=list(desk.names), format="text", max_tokens=budget, **asked
+        )
+    values: dict[str, Any] = {
+        "question": question,
+        "selection": selection,
+        "budget": budget,
+        "view": chosen_view,
+        "views": VIEWS,
+        "answer": answer,
+        "text": text,
+        "is_explained": is_explained,
+        "expected": expected,
+        "signals": SIGNALS,
+        "stages": STAGES,
+        "tokens": 0 if text is None else token_counter().count(text),
+        # What every link on the page keeps of the question.
+        "kept": {
+            "q": question,
+            "since": selection["since"],
+            "until": selection["until"],
+            "channel": selection["channel"],
+            "context": selection["context_id"],
+            "order": selection["order"],
+            "superseded": "on" if selection["include_superseded"] else "",
+            "tokens": parameters.get("tokens", ""),
+            "why": "on" if is_explained else "",
+            "expected": expected,
+        },
+    }
+    return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values

@@ -1,0 +1,162 @@
+"""Snapshots and builds: what changed, what is held for approval, and the acts that move the active snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from myria.builds import browse
+from myria.errors import PathNotFound
+from myria.memory import Memory
+from myria_server.console.desk import Desk, Json
+from myria_server.console.fields import number_of
+from myria_server.console.visitors import PREFIX
+
+_PAGE = 20
+_SCOPES = 20
+_SHOWN_OF_SCOPE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """Something that a form can do: the tool, its argument that names a snapshot, and what its page says."""
+
+    tool: str
+    argument: str | None
+    title: str
+    effect: str
+    button: str
+    takes_reason: bool = True
+
+
+ACTS: Mapping[str, _Act] = {
+    "build": _Act(
+        "trigger_build",
+        None,
+        "Build now",
+        "New events are compiled into a new snapshot. Questions are answered meanwhile as they are now.",
+        "Build",
+    ),
+    "publish": _Act(
+        "publish_snapshot",
+        "snapshot_id",
+        "Publish a held snapshot",
+        "Every question is answered from this snapshot from then on. The snapshot that is active now stays for a "
+        "rollback.",
+        "Publish",
+    ),
+    "discard": _Act(
+        "discard_snapshot",
+        "snapshot_id",
+        "Discard a held snapshot",
+        "It is never published. Its events stay in the log, and the next build takes them.",
+        "Discard",
+    ),
+    "rollback": _Act(
+        "rollback",
+        "to",
+        "Roll back",
+        "Every question is answered from this earlier snapshot from then on, with newer events beside it. Automatic "
+        "builds pause until somebody resumes them. What was withdrawn or erased stays away.",
+        "Roll back",
+    ),
+    "resume": _Act(
+        "resume_builds",
+        None,
+        "Resume automatic builds",
+        "Builds start again by themselves when events wait.",
+        "Resume",
+        takes_reason=False,
+    ),
+}
+"""The acts, by the last part of their address."""
+
+
+async def now(desk: Desk, _request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Show what builds do now: the part of the page that is asked for again and again."""
+    return "changes_now.html", {"status": await desk.call("get_snapshot_status")}
+
+
+def _act_of(request: Request) -> _Act:
+    name = request.path_params["act"]
+    if name not in ACTS:
+        raise PathNotFound("There is no such page.")
+    return ACTS[name]
+
+
+async def confirm(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Show what an act will change, and ask once."""
+    act = _act_of(request)
+    status = await desk.call("get_snapshot_status")
+    return "confirm.html", {
+        "act": act,
+        "name": request.path_params["act"],
+        "snapshot_id": request.query_params.get("snapshot", ""),
+        "status": status,
+    }
+
+
+async def act(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
+    """Carry out an act that a form asks for, with the reason that its page wants."""
+    chosen = _act_of(request)
+    arguments: dict[str, Any] = {"reason": form.get("reason", "").strip()} if chosen.takes_reason else {}
+    if chosen.argument is not None:
+        arguments[chosen.argument] = form.get("snapshot", "")
+    await desk.call(chosen.tool, **arguments)
+    return f"{PREFIX}/changes?done={request.path_params['act']}"
+
+
+class ChangePages:
+    """The pages that show more than tools answer: who changed what and why, and what differs between two snapshots.
+
+    Only administrators see that, since it is about every scope.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show what builds do now, the snapshots that are kept and, to administrators, who moved the active one."""
+        cursor, tenant = request.query_params.get("cursor"), desk.principal.tenant
+        status = await desk.call("get_snapshot_status")
+        listed = await desk.call("list_snapshots", limit=_PAGE, cursor=cursor)
+        is_admin = "admin" in desk.principal.roles and not cursor
+        return "changes.html", {
+            "status": status,
+            "snapshots": listed["snapshots"],
+            "next_cursor": listed["next_cursor"],
+            "moves": await self._memory.registry.moves(tenant, limit=_PAGE) if is_admin else [],
+            "builds": await self._memory.registry.builds(tenant, limit=_PAGE) if is_admin else [],
+            "done": request.query_params.get("done", ""),
+            "acts": ACTS,
+        }
+
+    async def diff(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show what differs between two snapshots, scope by scope."""
+        desk.principal.need(("admin",), what="a diff of snapshots")
+        tenant, parameters = desk.principal.tenant, request.query_params
+        async with self._memory.database.read(tenant) as connection:
+            before = await browse.find_snapshot(connection, tenant, parameters.get("from"))
+            after = await browse.find_snapshot(connection, tenant, parameters.get("to"))
+            after_scope = number_of(parameters.get("after"), default=0)
+            differing = browse.differing_scopes(
+                connection, tenant, before, after, after_scope=after_scope if type(after_scope) is int else 0
+            )
+            scopes: list[Json] = []
+            next_after: int | None = None
+            async for scope_id, difference in differing:
+                if len(scopes) == _SCOPES:
+                    next_after = scopes[-1]["scope_id"]
+                    break
+                shown = {name: difference[name][:_SHOWN_OF_SCOPE] for name in ("topics", "subjects")}
+                left = sum(len(difference[name]) - len(shown[name]) for name in shown)
+                scopes.append({**difference, **shown, "scope_id": scope_id, "left": left})
+        return "diff.html", {
+            "before": before,
+            "after": after,
+            "scopes": scopes,
+            "next_after": next_after,
+        }

@@ -1,0 +1,103 @@
+"""Calls tools on behalf of a visitor, as an MCP client would: with the same roles, masks, limits and journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from myria.access.principal import Face, Principal
+from myria.log.scopes import canonical_participants
+from myria_server.api.tools import TOOLS
+from myria_server.console.visitors import Visitor
+from myria_server.mcp.toolbox import AddressOf, Toolbox
+
+Json = dict[str, Any]
+
+_API_OF: Mapping[str, Face] = {tool.name: tool.apis[0] for tool in TOOLS}
+
+
+class ToolRefused(Exception):
+    """A tool refused a call: the `error` object of its answer."""
+
+    def __init__(self, error: Json, status: int) -> None:
+        super().__init__(error["message"])
+        self.code: str = error["code"]
+        self.message: str = error["message"]
+        self.details: Json = error.get("details") or {}
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Desk:
+    """One request's way to the tools.
+
+    `names` are those as whom the visitor asks beside itself, as the page's address says.
+    """
+
+    visitor: Visitor
+    names: Sequence[str]
+    toolboxes: Mapping[Face, Toolbox]
+    address_of: AddressOf
+
+    @property
+    def named(self) -> tuple[str, ...] | None:
+        """The names as whom the visitor asks, in the form in which events hold them; None where it names nobody.
+
+        Raises:
+            InvalidParticipants: a name that no event can have.
+        """
+        return canonical_participants(list(self.names)) if self.names else None
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of the visitor."""
+        return self.visitor.principal
+
+    def may(self, tool_name: str) -> bool:
+        """Tell whether the visitor may call a tool, so that a page offers only what can be done."""
+        api = _API_OF[tool_name]
+        if api not in self.toolboxes or api not in self.principal.faces:
+            return False
+        return any(tool.name == tool_name for tool in self.toolboxes[api].offered_to(self.principal))
+
+    async def call(self, tool_name: str, **arguments: Any) -> Json:
+        """Call a tool and return its answer. An argument that is None, or empty, is left out.
+
+        Raises:
+            ToolRefused: the tool refuses.
+        """
+        return (await self.call_with_text(tool_name, **arguments))[0]
+
+    async def call_with_text(self, tool_name: str, **arguments: Any) -> tuple[Json, str | None]:
+        """Call a tool; return its answer, and the text for a model where it has one.
+
+        Raises:
+            ToolRefused: the tool refuses.
+        """
+        api = _API_OF[tool_name]
+        given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
+        if api not in self.principal.faces or api not in self.toolboxes:
+            message = f"this credential may not use the API {api}, to which {tool_name} belongs"
+            raise ToolRefused({"code": "face_not_allowed", "message": message}, 403)
+        result = await self.toolboxes[api].call(tool_name, given, self.principal, self.address_of)
+        content: Json = orjson.loads(result.body)
+        if result.is_error:
+            raise ToolRefused(content["error"] if isinstance(content.get("error"), dict) else _error_of(content), 400)
+        return content, result.text
+
+    async def ask(self, tool_name: str, **arguments: Any) -> Json:
+        """Call a tool that reads, as those whom the page's address names.
+
+        Raises:
+            ToolRefused: the tool refuses.
+        """
+        return await self.call(tool_name, participants=list(self.names), **arguments)
+
+
+def _error_of(content: Json) -> Json:
+    """Return the error of an answer whose contract has another form."""
+    code = content.get("code") or content.get("error")
+    return {"code": str(code or "error"), "message": str(content.get("message") or code or "refused")}

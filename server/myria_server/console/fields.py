@@ -1,0 +1,29 @@
+"""Reads what a form's fields say: numbers, and moments as browsers write them."""
+
+from __future__ import annotations
+
+import re
+
+_LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?)?")
+
+
+def number_of(text: str | None, *, default: int) -> int | str:
+    """Return the whole number in a field, `default` where it is empty.
+
+    Any other text is returned as it is, for the tool to refuse.
+    """
+    text = (text or "").strip()
+    if not text:
+        return default
+    return int(text) if text.isdecimal() and len(text) < 10 else text
+
+
+def moment_of(text: str | None) -> str:
+    """Return the moment in a field as RFC 3339 has it: a browser's date, or its date and time, count as UTC."""
+    text = (text or "").strip()
+    match = _LOCAL.fullmatch(text)
+    if match is None:
+        return text
+    if match[1] is None:
+        return text + "T00:00:00Z"
+    return text + ("Z" if match[2] is not None else ":00Z")

@@ -1,0 +1,117 @@
+"""Turns what tools answer into HTML: templates, and the filters that they use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse, Response
+
+from myria_server.console.visitors import PREFIX
+
+STATIC = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "htmx.min.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+"""The files that pages load, with their media types."""
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "style-src 'self'",
+        "script-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+"""The content security policy of every page: nothing inline, nothing of another host, in no frame."""
+
+_LONGEST_SHOWN = 20_000
+"""Characters of one text that a page shows; the rest is named by its length."""
+
+
+def page(name: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
+    """Return the page, or the part of a page, that a template makes of some values."""
+    html = _environment().get_template(name).render(values)
+    headers = {"content-security-policy": POLICY, "x-frame-options": "DENY", "referrer-policy": "same-origin"}
+    return HTMLResponse(html, status_code=status, headers=headers)
+
+
+def static_file(name: str) -> bytes:
+    """Return a file that pages load."""
+    return (resources.files("myria_server.console") / "static" / name).read_bytes()
+
+
+@lru_cache
+def static_address(name: str) -> str:
+    """Return the address of a file that pages load; it changes with the file's content, so browsers may keep it."""
+    return f"{PREFIX}/static/{name}?v={hashlib.sha256(static_file(name)).hexdigest()[:12]}"
+
+
+@lru_cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("myria_server.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(prefix=PREFIX, static=static_address)
+    environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, query=_query, number=_number)
+    return environment
+
+
+def _moment(text: str | None) -> Markup:
+    """Return a moment (RFC 3339) as an element that names it in UTC; a script shows it in the reader's zone."""
+    if not text:
+        return Markup('<span class="none">never</span>')
+    moment = datetime.fromisoformat(text).astimezone(UTC)
+    said = f"{moment:%Y-%m-%d %H:%M} UTC"
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        f"{moment:%Y-%m-%dT%H:%M:%SZ}", f"{moment:%Y-%m-%d %H:%M:%S}", said
+    )
+
+
+def _shown(value: Any) -> Markup:
+    """Return a text of somebody else's: cut where it is very long, and without any sway over the text around it.
+
+    `<bdi>` keeps marks of direction in it from turning what follows.
+    """
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    cut = Markup("")
+    if len(text) > _LONGEST_SHOWN:
+        cut = Markup('<span class="cut"> … {} more characters</span>').format(_number(len(text) - _LONGEST_SHOWN))
+    return Markup("<bdi>{}</bdi>{}").format(text[:_LONGEST_SHOWN], cut)
+
+
+def _pretty(value: Any) -> Markup:
+    """Return a JSON value, readable, as text."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return Markup("<bdi>{}</bdi>").format(escape(text[:_LONGEST_SHOWN]) + (" …" if len(text) > _LONGEST_SHOWN else ""))
+
+
+def _number(value: float) -> str:
+    """Return a number with thin spaces between thousands."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+def _query(path: str, names: Sequence[str] = (), **parameters: Any) -> str:
+    """Return an address of the console, with those as whom the visitor asks and the parameters that have a value."""
+    pairs = [("as", name) for name in names]
+    pairs += [(name, str(value)) for name, value in parameters.items() if value not in (None, "", False)]
+    address = PREFIX + quote(path, safe="/:@!$&'()*+,;=~")
+    return f"{address}?{urlencode(pairs)}" if pairs else address

@@ -1,0 +1,15 @@
+// Shows moments in the reader's zone; the title keeps them in UTC. Everything works without this.
+"use strict";
+const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+function localize(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    if (!Number.isNaN(moment.getTime())) time.textContent = format.format(moment);
+  }
+}
+localize(document);
+document.addEventListener("htmx:load", (event) => localize(event.detail.elt));
+const offline = document.getElementById("offline");
+for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"])
+  document.addEventListener(name, () => { offline.hidden = false; });
+document.addEventListener("htmx:afterOnLoad", () => { offline.hidden = true; });

@@ -1,0 +1,134 @@
+"""The pages of what a memory is about: the trees of topics that a visitor may see, and one topic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from starlette.requests import Request
+
+from myria.builds import browse
+from myria.db.database import Connection
+from myria.memory import Memory
+from myria_server.console.desk import Desk, Json
+from myria_server.console.fields import number_of
+
+_SCOPES = 10
+_CHILDREN = 30
+_INSIDE = 200
+_WIDTH, _HEIGHT, _LEAST_MARK = 1_000, 60, 4
+"""Of a drawn line of time, and of its smallest mark, in units of its own."""
+
+VIEWS = {"subject": "What it is about", "time": "When it was"}
+"""The ways to look at topics, by their parameter in the address."""
+
+
+async def topic(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Show a topic with what is in it."""
+    topic_id = request.path_params["topic_id"]
+    answer = await desk.ask("get_topic", topic_id=topic_id)
+    tree = await desk.ask("query_references", root=topic_id, max_depth=2, max_nodes=_INSIDE, order="oldest")
+    inside: list[Json] = next((node["children"] for node in tree["root"]["children"]), [])
+    shown = answer["topic"]
+    return "topic.html", {
+        "topic": shown,
+        "snapshot_id": answer["snapshot_id"],
+        "inside": inside,
+        "marks": _marks(inside),
+        "is_cut": len(inside) < max(shown["counts"]["children"], 1),
+    }
+
+
+class TopicPages:
+    """The page of all trees of topics."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show the first levels of the trees that the visitor may see, a tree for each group of participants."""
+        desk.principal.need_face("core")
+        parameters = request.query_params
+        view = "time" if parameters.get("view") == "time" else "subject"
+        after = number_of(parameters.get("after"), default=0)
+        tenant, participants = desk.principal.tenant, desk.principal.asking_as(desk.named)
+        trees: list[Json] = []
+        next_after: int | None = None
+        async with self._memory.database.read(tenant) as connection:
+            status = await desk.call("get_snapshot_status")
+            if status["active_snapshot_id"] is not None:
+                snapshot = await browse.find_snapshot(connection, tenant, None)
+                scopes = browse.scope_roots(
+                    connection, tenant, snapshot, participants=participants, after=after if type(after) is int else 0
+                )
+                async for scope in scopes:
+                    if len(trees) == _SCOPES:
+                        next_after = trees[-1]["scope_id"]
+                        break
+                    root = scope.root
+                    if view == "subject":
+                        root = await browse.subject_root(connection, tenant, snapshot, scope.scope_id) or root
+                    [top] = await browse.tree_nodes(connection, tenant, [root], floor=snapshot.cutoff)
+                    inside = await _subjects_or_topics(connection, tenant, snapshot, top)
+                    trees.append(
+                        {
+                            "scope_id": scope.scope_id,
+                            "participants": scope.participants,
+                            "top": top.to_json(),
+                            "inside": [node.to_json() for node in inside[:_CHILDREN]],
+                            "more": len(inside) > _CHILDREN,
+                        }
+                    )
+        return "topics.html", {
+            "view": view,
+            "views": VIEWS,
+            "trees": trees,
+            "next_after": next_after,
+            "status": status,
+        }
+
+
+async def _subjects_or_topics(
+    connection: Connection, tenant: str, snapshot: browse.SnapshotRow, top: browse.TreeNode
+) -> list[browse.TreeNode]:
+    """Return what stands below the top of a tree, the newest first: its topics, or in a tree of subjects its subjects.
+
+    Groups of subjects have no meaning of their own, so they are opened, until there are more subjects than are shown.
+    """
+    found: list[browse.TreeNode] = []
+    groups = [top]
+    while groups and len(found) <= _CHILDREN:
+        children = [child for group in groups for child in group.children]
+        nodes = await browse.tree_nodes(connection, tenant, children[: 2 * _CHILDREN], floor=snapshot.cutoff)
+        groups = [node for node in nodes if node.is_subject and node.units > 1]
+        found += [node for node in nodes if not (node.is_subject and node.units > 1)]
+    return sorted(found, key=lambda node: node.last_at, reverse=True)
+
+
+def _marks(nodes: Sequence[Json]) -> list[Json]:
+    """Return where topics or events stand on a drawn line of time, and how wide and high their marks are."""
+    spans = [(_second(node, "first_at"), _second(node, "last_at")) for node in nodes]
+    if not spans:
+        return []
+    start, end = min(first for first, _ in spans), max(last for _, last in spans)
+    width = max(end - start, 1.0)
+    most = max(_events_of(node) for node in nodes)
+    return [
+        {
+            "node": node,
+            "at": round((first - start) / width * (_WIDTH - _LEAST_MARK)),
+            "width": max(_LEAST_MARK, round((last - first) / width * _WIDTH)),
+            "height": max(_LEAST_MARK, round(math.sqrt(_events_of(node) / most) * _HEIGHT)),
+        }
+        for node, (first, last) in zip(nodes, spans, strict=True)
+    ]
+
+
+def _second(node: Json, name: str) -> float:
+    return datetime.fromisoformat(node.get(name) or node["timestamp"]).timestamp()
+
+
+def _events_of(node: Json) -> int:
+    return node["counts"]["events"] if "counts" in node else 1

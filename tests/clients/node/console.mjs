@@ -1,0 +1,76 @@
+// Run by Node.js in a folder that has playwright-core and axe-core: looks at pages of the console as a person's browser does.
+// Arguments: the browser's program, and as JSON the server's address, the paths of the pages, and the ways to look at each
+// (see `Way` in tests/clients/test_console.py). Prints a line of JSON for each look, and one for a question asked by keyboard.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+
+const [executablePath, wanted] = process.argv.slice(-2);
+const { url, paths, ways, question } = JSON.parse(wanted);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+// Chromium refuses to put root into a sandbox.
+const browser = await chromium.launch({ executablePath, chromiumSandbox: process.getuid() !== 0, timeout: 0 });
+
+async function open(way) {
+  const context = await browser.newContext({
+    javaScriptEnabled: way.javascript,
+    colorScheme: way.scheme,
+    viewport: { width: way.width, height: 800 },
+    timezoneId: "Europe/Lisbon",
+  });
+  context.setDefaultTimeout(0); // whoever started this ends it when it takes too long
+  const page = await context.newPage();
+  const complaints = [];
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+  });
+  page.on("pageerror", (error) => complaints.push(error.message));
+  return { context, page, complaints };
+}
+
+for (const way of ways) {
+  const { context, page, complaints } = await open(way);
+  for (const path of paths) {
+    await page.goto(url + path, { waitUntil: "load" });
+    const seen = { way, path, title: await page.title(), complaints: complaints.splice(0) };
+    if (way.javascript) {
+      if (way.direction === "rtl") await page.evaluate(() => { document.documentElement.dir = "rtl"; });
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate((values) => axe.run({ runOnly: { type: "tag", values } }), RULES);
+      seen.violations = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
+    }
+    seen.fits = await page.locator("html").evaluate((root) => root.scrollWidth <= root.clientWidth).catch(() => null);
+    if (way.shots) await page.screenshot({ path: `${way.shots}-${paths.indexOf(path)}.png`, fullPage: true });
+    console.log(JSON.stringify(seen));
+  }
+  await context.close();
+}
+
+const { context, page, complaints } = await open({ javascript: true, scheme: "light", width: 1280 });
+await page.goto(`${url}/console/ask`);
+let loads = 0;
+page.on("load", () => { loads += 1; });
+const order = [];
+for (let presses = 0; presses < 30; presses++) {
+  const id = await page.evaluate(() => document.activeElement?.id);
+  order.push(id);
+  if (id === "q") await page.keyboard.type(question.text);
+  if (id === "as") {
+    await page.keyboard.type(question.as);
+    await Promise.all([page.waitForURL(/[?&]q=/), page.keyboard.press("Enter")]);
+    break;
+  }
+  await page.keyboard.press("Tab");
+}
+await page.getByText(question.expects).first().waitFor();
+const answer = await page.locator("#answer").innerText();
+const moment = await page.locator("#answer time").first().innerText();
+await page.locator("#answer a[href*='/events/']").first().focus();
+await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+const opened = page.url();
+await page.goBack();
+await page.getByText(question.expects).first().waitFor();
+console.log(JSON.stringify({ question: true, order, answer, moment, opened, loads, complaints }));
+await context.close();
+await browser.close();

@@ -1,0 +1,115 @@
+"""A real browser at the console: every page in every way to look at it, without scripts, and by keyboard alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from myria.settings import ConsoleSettings, Settings
+from tests.clients.conftest import Outside
+from tests.server.wire import Served, event
+from tests.support import builds
+from tests.support.postgres import Database
+from tests.support.skips import not_here
+
+BROWSER = (Path(__file__).parent / "node" / "console.mjs").read_text()
+LONG = "<b>" + "long" * 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to look at a page."""
+
+    width: int = 1280
+    scheme: Literal["light", "dark"] = "light"
+    direction: Literal["ltr", "rtl"] = "ltr"
+    javascript: bool = True
+
+
+WAYS = (
+    Way(),
+    Way(width=360, scheme="dark", direction="rtl"),
+    Way(javascript=False),
+)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """The console is on."""
+    return Settings(console=ConsoleSettings(enabled=True))
+
+
+@pytest.fixture
+def chromium() -> str:
+    """The browser's program, of Debian's package `chromium`."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if (path := shutil.which(name)) is not None:
+            return path
+    return not_here("no Chromium (apt-get install chromium)")
+
+
+async def look(outside: Outside, chromium: str, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the browser saw."""
+    status, out, err = await outside.node("--input-type=module", "-", chromium, json.dumps(wanted), text=BROWSER)
+    if status and "No usable sandbox" in err:
+        not_here("Chromium finds no sandbox for this user")
+    assert status == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def test_every_page_is_accessible_and_whole(
+    outside: Outside, chromium: str, served: Served, database: Database
+) -> None:
+    """No page breaks a rule of WCAG 2.2 AA, its own policy or its width; and a question is asked by keyboard alone."""
+    texts = ["The kiln opens on Friday", "The glaze is red", LONG, "שלום, the kiln is hot \u202e!", "陶芸の窯は熱い"]
+    stored = await served.call("append_events", {"events": [event(str(n), text=text) for n, text in enumerate(texts)]})
+    first = (await builds.build(database)).snapshot_id
+    await served.call("append_event", event("later", text="The kiln opens on Saturday, not on Friday"))
+    await builds.build(database)
+    await served.call("append_event", event("fresh", text="The kiln is closed"))
+    tree = await served.call("query_references", {"participants": ["user_42"], "query": "kiln"})
+    topic = next(node["topic_id"] for node in tree.content["root"]["children"] if "topic_id" in node)
+    event_id = stored.content["results"][0]["event_id"]
+    paths = [
+        "/console/ask",
+        "/console/ask?q=kiln&as=user_42",
+        "/console/ask?q=kiln&as=user_42&why=on",
+        "/console/ask?q=kiln&as=user_42&view=topics&since=2020-01-01T00:00",
+        "/console/ask?q=kiln&as=user_42&view=text",
+        "/console/ask?q=nothing+like+it&as=nobody",
+        f"/console/events/{event_id}?as=user_42",
+        f"/console/topics/{topic}?as=user_42",
+        "/console/changes",
+        "/console/topics?as=user_42",
+        "/console/topics?as=user_42&view=time",
+        "/console/notes",
+        "/console/people",
+        "/console/people/one?name=user_42",
+        "/console/people/erase?name=user_42",
+        "/console/changes/build",
+        f"/console/changes/rollback?snapshot={first}",
+        f"/console/changes/diff?from={first}&to=active",
+        "/console/operations",
+        "/console/audit",
+        "/console/nowhere",
+    ]
+    url = str(served.client.base_url).rstrip("/")
+    question = {"text": "when does the kiln open", "as": "user_42", "expects": "The kiln opens on Friday"}
+    *looks, asked = await look(
+        outside, chromium, {"url": url, "paths": paths, "ways": [asdict(way) for way in WAYS], "question": question}
+    )
+    assert len(looks) == len(paths) * len(WAYS)
+    for seen in looks:
+        expected = ["Failed to load resource"] if "nowhere" in seen["path"] else []
+        assert all(any(text in complaint for text in expected) for complaint in seen["complaints"]), seen
+        assert not seen.get("violations"), seen
+        assert seen["fits"] is not False, seen
+    assert "The kiln opens on Friday" in asked["answer"]
+    assert "UTC" not in asked["moment"]  # shown in the reader's own zone
+    assert "/console/events/" in asked["opened"]
+    assert not asked["complaints"], asked

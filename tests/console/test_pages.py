@@ -1,0 +1,208 @@
+"""Pages of the console show what tools answer, and what its visitor may see."""
+
+from __future__ import annotations
+
+import pytest
+
+from myria.memory import Memory
+from myria.settings import Settings
+from tests.console.conftest import Browser, elements, text_of
+from tests.server.wire import Served, call, event, headers
+from tests.support import builds
+from tests.support.postgres import Database
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">\u202eevil" onclick="x" \'"{{ 7 * 7 }}'
+
+
+async def test_an_answer_leads_to_its_event_and_topic(served: Served, browser: Browser, database: Database) -> None:
+    """From an answer to its event is one click, and so is the way to its topic."""
+    await served.call("append_events", {"events": [event(f"k{n}", text=f"the kiln opens at {n}") for n in range(6)]})
+    await builds.build(database)
+    best = await browser.get("/console/ask", q="when does the kiln open?", **{"as": "user_42"})
+    assert "the kiln opens at 3" in text_of(best.text)
+    event_link = next(a["href"] for tag, a in elements(best.text) if tag == "a" and "/events/" in (a.get("href") or ""))
+    page = await browser.get(event_link or "")
+    assert page.status_code == 200
+    assert "Who may see it agent_1, user_42" in text_of(page.text)
+    by_topic = await browser.get("/console/ask", q="kiln", view="topics", **{"as": "user_42"})
+    topic_links = [a["href"] for tag, a in elements(by_topic.text) if "/topics/" in (a.get("href") or "")]
+    topic = await browser.get(topic_links[0] or "")
+    assert topic.status_code == 200
+    assert "Events 6" in text_of(topic.text)
+
+
+async def test_the_text_for_a_model_names_its_tokens(served: Served, browser: Browser) -> None:
+    """The third view shows what a model would read, and how many tokens it costs."""
+    await served.call("append_event", event("k", text="the kiln opens on Friday"))
+    page = await browser.get("/console/ask", q="kiln", view="text", tokens="500", **{"as": "user_42"})
+    assert "of 500 tokens" in text_of(page.text)
+    assert "the kiln opens on Friday" in text_of(page.text)
+
+
+async def test_hostile_text_stays_text(served: Served, browser: Browser) -> None:
+    """Markup in payloads, channels, names and questions is shown, and becomes no element or attribute."""
+    name = HOSTILE.replace("\u202e", "")[:60]  # no name may hold marks of direction
+    names = [name, "user_42"]
+    hostile = {"channel": name, "context_id": name, "type": name}
+    stored = await served.call(
+        "append_event", {**event("h", text=HOSTILE), "participants": names, "payload": {"text": HOSTILE}, **hostile}
+    )
+    assert not stored.is_error, stored.content
+    event_id = stored.content["event_id"]
+    for path in ("/console/ask", "/console/ask?view=topics", "/console/ask?view=text", f"/console/events/{event_id}"):
+        page = await browser.get(path, q=HOSTILE, **{"as": "user_42"})
+        assert page.status_code == 200, path
+        for tag, attributes in elements(page.text):
+            assert tag != "img", path
+            assert tag != "script" or (attributes["src"] or "").startswith("/console/static/"), path
+            assert not any(name.startswith("on") for name in attributes), path
+        assert "{{ 7 * 7 }}" in page.text, path
+
+
+@pytest.mark.parametrize("path", ["/console/ask", "/console/changes", "/console/nowhere", "/console/sign-in"])
+async def test_every_page_is_strict(browser: Browser, path: str) -> None:
+    """No page may be framed or cached, and none may load or run anything that is not the server's own."""
+    page = await browser.get(path)
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    inline = [a for tag, a in elements(page.text) if "style" in a or (tag == "script" and not a.get("src"))]
+    assert not inline
+
+
+async def test_what_pages_load_is_kept_by_browsers(browser: Browser) -> None:
+    """Style and scripts have addresses that change with their content, so they are asked for once; and are small."""
+    page = await browser.get("/console/ask")
+    loaded = [a.get("href") or a.get("src") or "" for tag, a in elements(page.text) if tag in ("link", "script")]
+    size = 0
+    for address in loaded:
+        answer = await browser.get(address)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        size += len(answer.content)
+    assert size <= 150_000
+    assert (await browser.get("/console/static/secrets.txt")).status_code == 404
+
+
+@pytest.mark.parametrize("field", ["since=yesterday", "tokens=many", "cursor=zzz", "order=worst", "q=%00", "as=%00"])
+async def test_a_wrong_field_is_a_page_with_a_code(browser: Browser, field: str) -> None:
+    """What a tool refuses is a page that says why, with the error's code."""
+    page = await browser.client.get(f"/console/ask?view=text&{field}")
+    assert page.status_code == 400
+    assert "Code:" in text_of(page.text)
+
+
+async def test_unknown_ids_are_pages(browser: Browser) -> None:
+    """Events and topics that are not there, or not visible, say so."""
+    for path in ("/console/events/evt_nobody", "/console/topics/top_nobody"):
+        page = await browser.get(path, **{"as": "user_42"})
+        assert page.status_code == 400
+        assert "not_found" in text_of(page.text)
+
+
+class TestSwitch:
+    """The console is served where a setting says so."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """The defaults."""
+        return Settings()
+
+    async def test_it_is_off_by_default(self, browser: Browser) -> None:
+        """A server that nothing told otherwise has no console."""
+        assert (await browser.get("/console/ask")).status_code == 404
+
+
+async def test_topics_are_listed_for_those_who_see_them(served: Served, browser: Browser, database: Database) -> None:
+    """The overview shows a tree for each group of participants that the visitor belongs to, and no other."""
+    for who in ("ada", "bob"):
+        talk = [event(f"{who}{n}", text=f"{who} paints the boat in colour {n}", participants=[who]) for n in range(6)]
+        await served.call("append_events", {"events": talk})
+    assert "No snapshot is built yet" in text_of((await browser.get("/console/topics", **{"as": "ada"})).text)
+    await builds.build(database)
+    for view in ("subject", "time"):
+        said = text_of((await browser.get("/console/topics", view=view, **{"as": "ada"})).text)
+        assert "6 events" in said
+        assert "bob" not in said
+    assert "No topic is visible" in text_of((await browser.get("/console/topics", **{"as": "eve"})).text)
+
+
+async def test_topics_come_in_pages(served: Served, browser: Browser, database: Database) -> None:
+    """Many groups of participants are on several pages, each on one."""
+    people = [f"friend{n:02}" for n in range(13)]
+    events = [event(who, text=f"tea with {who}", participants=["ada", who]) for who in people]
+    await served.call("append_events", {"events": events})
+    await builds.build(database)
+    seen: list[str] = []
+    page = await browser.get("/console/topics", **{"as": "ada"})
+    while True:
+        seen += [who for who in people if f"ada, {who}" in text_of(page.text)]
+        more = [a["href"] for _, a in elements(page.text) if "after=" in (a.get("href") or "")]
+        if not more:
+            break
+        page = await browser.get(more[0] or "")
+    assert sorted(seen) == people
+
+
+async def test_a_note_is_found_opened_and_forgotten(served: Served, browser: Browser, memory: Memory) -> None:
+    """A note's page shows its versions; forgetting shows first what goes, and spares what is protected."""
+    sent = headers("remember")
+    kept = await served.post(call("remember", {"content": "Rosa prefers tea to coffee"}), sent, path="/mcp/agent")
+    note_id = kept.json()["result"]["structuredContent"]["id"]
+    listed = await browser.get("/console/notes", q="tea")
+    assert note_id in listed.text
+    confirm = await browser.get(f"/console/notes/{note_id}/forget")
+    assert "protected" in text_of(confirm.text)
+    assert (await browser.get(f"/console/notes/{note_id}")).status_code == 200
+    done = await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"})
+    assert "Forgotten" in text_of(done.text)
+    assert note_id not in (await browser.get("/console/notes", q="tea")).text
+
+
+async def test_people_are_those_one_shares_something_with(served: Served, browser: Browser) -> None:
+    """Somebody who looks as one person is shown whoever shares an event with that person, and nobody else."""
+    for pair in (["ada", "bob"], ["ada", "cora/dora"], ["eve", "mallory"]):
+        await served.call("append_event", event(pair[1], text=f"tea with {pair[1]}", participants=pair))
+    said = text_of((await browser.get("/console/people", **{"as": "ada"})).text)
+    assert "bob" in said
+    assert "cora/dora" in said
+    assert "mallory" not in said
+    assert "mallory" in text_of((await browser.get("/console/people")).text)
+    assert "tea with cora/dora" in text_of((await browser.get("/console/people/one", name="cora/dora")).text)
+
+
+async def test_an_erasure_counts_before_it_erases(served: Served, browser: Browser) -> None:
+    """The page says how many events go; the form erases exactly these, or says that there are others by now."""
+    for number in range(3):
+        await served.call("append_event", event(str(number), text=f"secret {number}", participants=["ada"]))
+    confirm = await browser.get("/console/people/erase", name="ada")
+    assert "Erase 3 events for good" in text_of(confirm.text)
+    await served.call("append_event", event("more", text="one more", participants=["ada"]))
+    late = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to"})
+    assert late.status_code == 400
+    confirm = await browser.get("/console/people/erase", name="ada")
+    done = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to"})
+    assert done.url.path.startswith("/console/erasures/")
+    assert "4 of 4 events" in text_of(done.text)
+    assert "secret" not in text_of((await browser.get("/console/ask", **{"as": "ada"})).text)
+
+
+async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
+    """The shares of a match stand beside it, and an event that was expected has its place or its stage."""
+    texts = ["the kiln opens on Friday", "the kiln is red", "the boat is blue"]
+    days = ("2026-03-01T10:00:00Z", "2026-03-09T10:00:00Z", "2026-03-17T10:00:00Z")  # no neighbours of each other
+    events = [event(text, text=text, timestamp=day) for text, day in zip(texts, days, strict=True)]
+    stored = await served.call("append_events", {"events": events})
+    ids = [result["event_id"] for result in stored.content["results"]]
+    page = await browser.get("/console/ask", q="when does the kiln open?", why="on", **{"as": "user_42"})
+    assert "words of the question" in text_of(page.text)
+    for expected, said in (
+        (ids[0], "It is shown. Its place is 1"),
+        (ids[2], "It holds nothing of the question."),
+        ("evt_nobody", "Nothing of that id is visible"),
+    ):
+        page = await browser.get("/console/ask", q="when does the kiln open?", expected=expected, **{"as": "user_42"})
+        assert said in text_of(page.text)
