@@ -22,7 +22,7 @@ from myria.builds.versions import fingerprint
 from myria.db.database import Database as Pool
 from myria.settings import RetentionSettings
 from tests.support import builds
-from tests.support.counts import CHECK, examples
+from tests.support.counts import examples
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database, Databases
 
@@ -218,7 +218,7 @@ async def test_builds_go_on_beside_collections(database: Database) -> None:
         return times
 
     collector = asyncio.create_task(collecting())
-    for part in range(4 if CHECK else 8):
+    for part in range(4):
         for number, pair in enumerate(PAIRS):
             start = part * 3000 if number else 50_000 - part * 3000
             await append(database.server_dsn, conversation(30, seed=part, participants=pair, start=start))

@@ -20,7 +20,7 @@ from myria.log.limits import Limits
 from myria.notes.folding import event_log
 from myria.settings import Settings
 from tests.support import builds
-from tests.support.counts import CHECK, some
+from tests.support.counts import some
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database, Databases
 
@@ -39,7 +39,7 @@ def talks() -> list[NewEvent]:
                 source_event_key=f"{position}" if position % 2 else None,
             )
             for number, pair in enumerate(PAIRS)
-            for position, said in enumerate(conversation(150 if CHECK else 300, seed=number, participants=pair))
+            for position, said in enumerate(conversation(150, seed=number, participants=pair))
         ),
         key=lambda said: said.timestamp,
     )

@@ -33,10 +33,10 @@ from tests.support.counts import CHECK, SOAK
 from tests.support.postgres import Database
 
 WORLDS = 25 if SOAK else 1
-OPERATIONS = 2_000 if SOAK else 200 if CHECK else 600
+OPERATIONS = 2_000 if SOAK else 200 if CHECK else 400
 """Operations in each of these worlds."""
 
-ALONE = 10_000 if SOAK else 100 if CHECK else 500
+ALONE = 10_000 if SOAK else 100 if CHECK else 200
 """Operations with row-level security alone."""
 
 BUILDS = 10

@@ -196,7 +196,7 @@ async def _fresh(database: Database, query: Query) -> Any:
         return await ask(memory, query)
 
 
-@pytest.mark.parametrize("seed", range(2 if CHECK else 4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_shared_scopes_answer_as_single_ones(
     database: Database, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -17,18 +17,18 @@ from myria.settings import BuilderSettings, Settings
 from tests.reads.asking import append, ask, events_of, walk
 from tests.soak.ledger import PLACED
 from tests.support.building import build_now
-from tests.support.counts import CHECK, SOAK
+from tests.support.counts import SOAK
 from tests.support.events import TENANT, conversation, event
 from tests.support.looping import CountedLoop
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-MOVES = 50 if SOAK else 12 if CHECK else 24
+MOVES = 50 if SOAK else 12
 """Publishes and rollbacks in all; every sixth one publishes."""
 
 READERS = 3
 
-BEFORE = 3 if CHECK else 6
+BEFORE = 3
 """Snapshots published before anybody reads; the others are waited for until somebody has read them."""
 
 TREE = """
