@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from myria.access.issuers import Issuer
 from myria.settings import SECTIONS
-from myria.settings.sections import Section, field_schemas
+from myria.settings.sections import Section
 from scripts import generated
 
 CHART = generated.ROOT / "charts" / "myria"
@@ -86,9 +86,9 @@ def _without_words(schema: Any) -> Any:
 def section_schema(section: type[Section]) -> dict[str, Any]:
     """Return the schema of one section of the settings; the defaults are the program's own, not the chart's."""
     fields = {
-        name: {"description": schema["description"]}
-        | {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
-        for name, schema in field_schemas(section).items()
+        name: {"description": setting.doc}
+        | {key: value for key, value in setting.schema.items() if key not in {"default", "title"}}
+        for name, setting in section.settings.items()
     }
     for field in fields.values():
         if "off" in field.get("enum", ()):  # YAML reads a bare one as false

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from myria import errors
 from myria.log.limits import limits_of
-from myria.settings import RESERVED_VARIABLES, SECTIONS, SettingDescription, Settings
+from myria.settings import RESERVED_VARIABLES, SECTIONS, Setting, Settings
 from myria_monitoring.catalogue import METRICS, Described
 from myria_monitoring.figures import COUNTED_AT_ONCE, LOOK_S
 from myria_server.api.answers import Answer
@@ -58,7 +58,7 @@ def settings_page() -> str:
     return "".join(parts)
 
 
-def setting_line(setting: SettingDescription) -> str:
+def setting_line(setting: Setting) -> str:
     """Return one line of a section's list; a range without a word is of whole numbers."""
     name = setting.key.split(".")[1]
     default = "unset" if setting.default is None else f"`{plain(setting.default)}`"

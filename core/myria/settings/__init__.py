@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
@@ -42,7 +41,7 @@ from myria.settings.memory import (
 )
 from myria.settings.models import EmbeddingsSettings, LlmSettings, SecondLookSettings
 from myria.settings.planner import PlannerSettings
-from myria.settings.sections import Section, Setting, field_schemas, in_words, nearest, section
+from myria.settings.sections import Section, Setting, nearest, section, variable_of
 from myria.settings.serving import (
     AgentSettings,
     AppendOthers,
@@ -106,28 +105,12 @@ __all__ = [
     "SecondLookSettings",
     "SecretsSettings",
     "ServiceSettings",
-    "SettingDescription",
+    "Setting",
     "Settings",
     "TopicsSettings",
     "TurnsSettings",
     "variable_of",
 ]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SettingDescription:
-    """One row of the settings reference."""
-
-    key: str
-    """`section.field`, as in the YAML file."""
-    variable: str
-    """The environment variable."""
-    type: str
-    """What it accepts, in words."""
-    default: Any
-    """The default; lists are tuples."""
-    doc: str
-    """Reason and unit."""
 
 
 @section
@@ -218,22 +201,12 @@ class Settings(Section):
 
     def variables(self) -> dict[str, str]:
         """Return environment variables for a child process, whose `load` then gives exactly these settings."""
-        return {variable_of(key): setting.to_text(self.get(key)) for key, setting in _BY_KEY.items()}
+        return {setting.variable: setting.to_text(self.get(key)) for key, setting in _BY_KEY.items()}
 
     @staticmethod
-    def describe() -> list[SettingDescription]:
-        """Return one description per setting, in the order they are written."""
-        return [
-            SettingDescription(
-                key=f"{section_name}.{name}",
-                variable=variable_of(f"{section_name}.{name}"),
-                type=in_words(schema),
-                default=section.settings[name].default,
-                doc=schema["description"],
-            )
-            for section_name, section in SECTIONS.items()
-            for name, schema in field_schemas(section).items()
-        ]
+    def describe() -> list[Setting]:
+        """Return every setting, in the order they are written."""
+        return list(_BY_KEY.values())
 
 
 SECTIONS: Mapping[str, type[Section]] = cast(
@@ -247,17 +220,10 @@ SECTIONS: Mapping[str, type[Section]] = cast(
 """Every section by the name it has in the YAML file."""
 
 
-def variable_of(key: str) -> str:
-    """Return the environment variable of a setting: `mcp.port` -> `MYRIA_MCP_PORT`."""
-    return "MYRIA_" + key.replace(".", "_").upper()
-
-
 _BY_KEY: Mapping[str, Setting] = {
-    f"{section_name}.{name}": setting
-    for section_name, section in SECTIONS.items()
-    for name, setting in section.settings.items()
+    setting.key: setting for section in SECTIONS.values() for setting in section.settings.values()
 }
-_BY_VARIABLE: Mapping[str, str] = {variable_of(key): key for key in _BY_KEY}
+_BY_VARIABLE: Mapping[str, str] = {setting.variable: key for key, setting in _BY_KEY.items()}
 
 
 def _from_file(path: Path) -> dict[str, Any]:

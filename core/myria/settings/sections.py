@@ -66,7 +66,7 @@ class Section:
         for name, setting in self.settings.items():
             value = getattr(self, name)
             if value is not setting.default:  # a default needs no check, which would import pydantic
-                object.__setattr__(self, name, setting.checked(f"{self.section_name}.{name}", value))
+                object.__setattr__(self, name, setting.checked(setting.key, value))
         self.rules()
 
     def rules(self) -> None:
@@ -79,13 +79,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return max(candidates, key=lambda known_name: difflib.SequenceMatcher(None, name, known_name).ratio())
 
 
-def field_schemas(section: type[Section]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the JSON schema of each field of a section, with its docstring as `description`, as they are written."""
-    docstrings = _docstrings(section.__module__)[section.__name__]
-    return {
-        name: {**setting.schema, "description": " ".join(docstrings[name].split())}
-        for name, setting in section.settings.items()
-    }
+def variable_of(key: str) -> str:
+    """Return the environment variable of a setting: `mcp.port` -> `MYRIA_MCP_PORT`."""
+    return "MYRIA_" + key.replace(".", "_").upper()
 
 
 @cache
@@ -123,12 +119,35 @@ def in_words(schema: Mapping[str, Any]) -> str:
 
 
 class Setting:
-    """One field of a section, as a source of settings meets it: a single value, or the text that stands for one."""
+    """One field of a section, as a source of settings meets it: a single value, or the text that stands for one.
+
+    Its docstring, type and default make its row of the settings reference.
+    """
 
     def __init__(self, section: type[Section], field: dataclasses.Field[Any]) -> None:
         self._section = section
         self._field = field
         self._texts = _TEXTS.get(str(field.type), ())
+
+    @property
+    def key(self) -> str:
+        """`section.field`, as in the YAML file."""
+        return f"{self._section.section_name}.{self._field.name}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return variable_of(self.key)
+
+    @property
+    def type(self) -> str:
+        """What it accepts, in words."""
+        return in_words(self.schema)
+
+    @property
+    def doc(self) -> str:
+        """Reason and unit."""
+        return " ".join(_docstrings(self._section.__module__)[self._section.__name__][self._field.name].split())
 
     @property
     def default(self) -> Any:
