@@ -365,11 +365,7 @@ class EmbeddedPostgres:
         return self._log_files.since(log_sizes)
 
     async def _accepts_connections(self) -> bool:
-        """Whether the server accepts a connection with our password now.
-
-        Raises:
-            EmbeddedPostgresFailed: the server has another password.
-        """
+        """Whether the server accepts a connection with our password now."""
         try:
             connection = await asyncpg.connect(self.dsn, timeout=5)
         except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as problem:

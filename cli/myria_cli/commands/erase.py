@@ -221,11 +221,7 @@ def _show_vacuumed(tables: Sequence[schema.Vacuumed]) -> None:
 
 
 def _read_ids(file: Path | None) -> list[str]:
-    """Return the words in a file, which are ids of events, one a line; none if `file` is None.
-
-    Raises:
-        InvalidArgument: the file cannot be read, or is no text.
-    """
+    """Return the words in a file, which are ids of events, one a line; none if `file` is None."""
     if file is None:
         return []
     try:

@@ -121,11 +121,7 @@ def _find_host(name: str) -> Host:
 def _server(
     options: Options, host: Host, url: str | None, *, stdio: bool, face: str, key: str | None, key_env: str | None
 ) -> Server:
-    """Return the way in which the host will reach the memory: an HTTP address, or a command that it starts.
-
-    Raises:
-        InvalidArgument: the options contradict each other.
-    """
+    """Return the way in which the host will reach the memory: an HTTP address, or a command that it starts."""
     if face not in FACES:
         raise InvalidArgument(f"--face is one of {', '.join(FACES)}", field="face")
     if not host.over_http:
@@ -185,11 +181,7 @@ def _serve_command(options: Options, face: str) -> tuple[str, ...]:
 
 
 def _check_hooks(host: Host, server: Server, file: Path | None, *, hooks: bool, undo: bool) -> None:
-    """Refuse --hooks where hooks cannot work.
-
-    Raises:
-        InvalidArgument: the host has none, or the memory is not served over HTTP.
-    """
+    """Refuse --hooks where hooks cannot work."""
     if not hooks or undo:
         return
     if host.hooks is None:

@@ -218,11 +218,7 @@ async def delete(
 
 
 def _check_confirmed(name: str, confirm: str | None) -> None:
-    """Check that a deletion is confirmed by the tenant's name; ask for the name if `confirm` is None.
-
-    Raises:
-        InvalidArgument: another name was given; or `confirm` is None and standard input is no terminal.
-    """
+    """Check that a deletion is confirmed by the tenant's name; ask for the name if `confirm` is None."""
     if confirm is None:
         if not sys.stdin.isatty():
             raise InvalidArgument(f"deleting cannot be undone; confirm it with --confirm {name}", field="confirm")
@@ -234,11 +230,7 @@ def _check_confirmed(name: str, confirm: str | None) -> None:
 
 
 def _quota(text: str) -> tuple[str, float | None]:
-    """Parse `QUOTA=AMOUNT` into name and amount; an amount of None means the settings' default.
-
-    Raises:
-        InvalidArgument: the amount is no number.
-    """
+    """Parse `QUOTA=AMOUNT` into name and amount; an amount of None means the settings' default."""
     key, _, value = text.partition("=")
     if value == "default":
         return key, None

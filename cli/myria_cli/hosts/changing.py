@@ -115,11 +115,7 @@ def _normalized_command(command: Any) -> str:
 
 
 def _plan_change(path: Path, form: Form, edits: Sequence[Edit], host: Host, *, show_key: bool) -> FileChange:
-    """Compute the change that edits make to one file.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or not be changed without touching anything else.
-    """
+    """Compute the change that edits make to one file."""
     before = _read(path)
     unchanged = FileChange(path=path, before=before, after=before, diff=())
     removing = all(edit.value is None for edit in edits)
@@ -174,11 +170,7 @@ def _text_with(form: Form, text: str, wanted: Json) -> str:
 
 
 def _apply_edit(edit: Edit, data: Json, copy: Json) -> None:
-    """Apply an edit to a file's data in place; a removal restores what the file's copy has there.
-
-    Raises:
-        ValueError: the place is of another form.
-    """
+    """Apply an edit to a file's data in place; a removal restores what the file's copy has there."""
     if not isinstance(data.get(edit.group, {}), dict):
         raise ValueError(f"{edit.group} is no object")
     before, copied_value = _value_at(data, edit), _value_at(copy, edit)
@@ -262,11 +254,7 @@ def entry_text(form: Form, path: tuple[str, str], value: Json, *, show_key: bool
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file, None where there is none.
-
-    Raises:
-        ConfigurationError: it cannot be read as text.
-    """
+    """Return the text of a file, None where there is none."""
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:

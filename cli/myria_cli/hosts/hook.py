@@ -143,11 +143,7 @@ def _find_server(file: Path, name: str) -> tuple[str, dict[str, str]]:
 
 
 def _call_tool(url: str, face: str, headers: Mapping[str, str], tool: str, arguments: Json) -> Json:
-    """Call a tool; return its result.
-
-    Raises:
-        Unusable: it was refused, or nobody answered.
-    """
+    """Call a tool; return its result."""
     place = urlsplit(url)
     port = place.port or (443 if place.scheme == "https" else 80)
     connection_class = HTTPSConnection if place.scheme == "https" else HTTPConnection

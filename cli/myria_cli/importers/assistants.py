@@ -113,11 +113,7 @@ def claude(source: Source) -> Iterator[Record]:
 
 
 def _conversations(source: Source, mark: str) -> list[dict[str, Any]]:
-    """Return the conversations of an export: the objects that have the field `mark`.
-
-    Raises:
-        InvalidArgument: it holds none.
-    """
+    """Return the conversations of an export: the objects that have the field `mark`."""
     names = source.names(".json")
     found = []
     for name in [name for name in names if "conversations" in name.lower()] or names:

@@ -209,9 +209,6 @@ def _items(source: Source, holders: tuple[str, ...], fields: tuple[str, ...], wh
 
     An object with a text in one of `fields` is a record. Of other objects, the lists under the names in `holders` are
     searched for records.
-
-    Raises:
-        InvalidArgument: no object has a text in `fields`.
     """
     has_record = False
     for name in source.names(".json", ".jsonl"):

@@ -123,9 +123,6 @@ def _values(claims: Claims, path: tuple[str, ...], *, words: bool) -> list[str]:
     """Return the texts of a claim; none if the claim is absent.
 
     `words` splits a text at spaces into several values, as OAuth's `scope` needs.
-
-    Raises:
-        CredentialInvalid: it is neither a text nor a list of texts.
     """
     value: Any = claims
     for name in path:

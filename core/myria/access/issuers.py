@@ -207,11 +207,7 @@ def is_safe_url(url: str) -> bool:
 
 
 def _with_checked_names(mapped: Mapped, check: Any) -> Mapped:
-    """Check each name that the configuration writes, and return the mapping unchanged.
-
-    Raises:
-        ValueError: a name is not allowed, or is not in canonical form.
-    """
+    """Check each name that the configuration writes, and return the mapping unchanged."""
     for name in mapped.configured:
         try:
             canonical = check(name)

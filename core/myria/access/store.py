@@ -383,11 +383,7 @@ class AccessStore:
         return await self.grant(grant_id)
 
     async def _change_tenant(self, name: str, action: str, statement: str, *values: Any, **details: Any) -> Json:
-        """Run a statement that changes a tenant's row, write the act into the journal, and return the tenant.
-
-        Raises:
-            TenantNotFound: there is none of this name.
-        """
+        """Run a statement that changes a tenant's row, write the act into the journal, and return the tenant."""
         async with self._database.write(checked_tenant(name)) as connection:
             if await connection.fetchrow(statement, name, *values) is None:
                 raise _no_tenant(name)
@@ -403,9 +399,6 @@ def _checked_quota(quota: str, value: float | None) -> float | int | None:
     """Validate a quota's new value and return it as the stored type: float for events_per_s, int for the others.
 
     None (use the value of the settings) stays None.
-
-    Raises:
-        InvalidArgument: there is no such quota, or it cannot have this value.
     """
     if quota not in QUOTAS:
         raise InvalidArgument(f"there is no quota {quota!r}; there are {', '.join(QUOTAS)}", field="key")
