@@ -107,6 +107,9 @@ class AccessStore:
 
     Args:
         actor: who makes the changes, for the journal.
+
+    Methods that name a tenant, a key or a grant raise TenantNotFound, KeyNotFound or GrantNotFound where there is none;
+    those that change one raise InvalidArgument, and change nothing, for a value that it cannot have.
     """
 
     def __init__(self, database: Database, *, actor: str = "cli") -> None:
@@ -117,7 +120,6 @@ class AccessStore:
         """Make a tenant.
 
         Raises:
-            InvalidArgument: not a tenant's name.
             TenantExists: there is one of this name.
         """
         if not await self.ensure_tenant(name):
@@ -157,12 +159,7 @@ class AccessStore:
         )
 
     async def set_quotas(self, name: str, quotas: Mapping[str, float | None]) -> Json:
-        """Set some of a tenant's quotas (`QUOTAS`); a quota set to None follows the settings.
-
-        Raises:
-            InvalidArgument: an unknown quota, or a value that it cannot have; nothing was changed.
-            TenantNotFound: there is none of this name.
-        """
+        """Set some of a tenant's quotas (`QUOTAS`); a quota set to None follows the settings."""
         values = {quota: _checked_quota(quota, value) for quota, value in quotas.items()}
         # The statement takes the names of the quotas to change, then a value for each quota that exists.
         changes = (list(values), *(values.get(quota) for quota in QUOTAS))
@@ -173,10 +170,6 @@ class AccessStore:
 
         Args:
             kinds: an empty list redacts nothing; None follows the settings.
-
-        Raises:
-            InvalidArgument: an unknown kind; nothing was changed.
-            TenantNotFound: there is none of this name.
         """
         chosen = None if kinds is None else list(_checked_choice(kinds, KINDS, "kind", least=0))
         return await self._change_tenant(name, "tenant.redact", sql("access.set_redaction"), chosen, kinds=chosen)
@@ -186,21 +179,13 @@ class AccessStore:
 
         Args:
             mode: None follows the settings.
-
-        Raises:
-            InvalidArgument: an unknown mode; nothing was changed.
-            TenantNotFound: there is none of this name.
         """
         if mode is not None:
             _checked_choice([mode], get_args(TurnsMode), "mode", least=1)
         return await self._change_tenant(name, "tenant.turns", sql("access.set_turns"), mode, mode=mode)
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
-        """Refuse a tenant's credentials from now on, on every pod within a second; its data stays.
-
-        Raises:
-            TenantNotFound: there is none of this name.
-        """
+        """Refuse a tenant's credentials from now on, on every pod within a second; its data stays."""
         check_storable(reason, "reason")
         return await self._change_tenant(name, "tenant.suspend", sql("access.suspend_tenant"), reason, reason=reason)
 
@@ -208,7 +193,6 @@ class AccessStore:
         """Accept a suspended tenant's credentials again; also cancels a deletion that has removed nothing yet.
 
         Raises:
-            TenantNotFound: there is none of this name.
             TenantDeleting: a part of it is removed already.
         """
         async with self._database.write(name) as connection:
@@ -225,10 +209,6 @@ class AccessStore:
 
         Args:
             made: the key's id and text; None to make random ones.
-
-        Raises:
-            InvalidArgument, InvalidParticipants: it cannot be a key.
-            TenantNotFound: there is no such tenant.
         """
         new, made = new.checked(), made or make_key()
         allowed = {"name": new.name, "roles": new.roles, "faces": new.faces, "as": new.own, "may_ask": new.may_ask}
@@ -295,8 +275,8 @@ class AccessStore:
         """Replace a key by one of the same rights and lifetime; the old key ends after `overlap_s` seconds.
 
         Raises:
-            KeyNotFound: no such key, or it has ended.
-            InvalidArgument: the key was rotated already.
+            KeyNotFound: there is none, or it has ended.
+            InvalidArgument: it was rotated already.
         """
         made = make_key()
         overlap_s = max(0.0, overlap_s)
@@ -321,12 +301,7 @@ class AccessStore:
         return made, await self.key(made.key_id)
 
     async def revoke_key(self, key_id: str) -> Json:
-        """Revoke a key; it ends on every pod within a second. Safe to repeat: a second call changes and notes nothing.
-
-        Raises:
-            KeyNotFound: no such key.
-            InvalidText: the id holds characters that cannot be stored.
-        """
+        """Revoke a key; it ends on every pod within a second. A second call changes and notes nothing."""
         check_storable(key_id, "key_id")
         async with self._database.write(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("access.revoke_key"), key_id)
@@ -342,12 +317,7 @@ class AccessStore:
             return [_json(row) for row in await connection.fetch(sql("access.keys"), tenant, None)]
 
     async def key(self, key_id: str) -> Json:
-        """Return one key.
-
-        Raises:
-            KeyNotFound: no such key.
-            InvalidText: the id holds characters that cannot be stored.
-        """
+        """Return one key."""
         check_storable(key_id, "key_id")
         async with self._database.read(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("access.keys"), None, key_id)
@@ -361,11 +331,7 @@ class AccessStore:
             return [_json(row) for row in await connection.fetch(sql("oauth.grants"), tenant, None)]
 
     async def grant(self, grant_id: str) -> Json:
-        """Return one grant.
-
-        Raises:
-            GrantNotFound: no such grant, or it ended so long ago that it was forgotten.
-        """
+        """Return one grant; those that ended long ago are forgotten."""
         async with self._database.read(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("oauth.grants"), None, _grant_id(grant_id))
         if row is None:
@@ -373,11 +339,7 @@ class AccessStore:
         return _json(row)
 
     async def revoke_grant(self, grant_id: str) -> Json:
-        """End a grant and all its tokens, on every pod within a second. Safe to repeat: an ended grant stays as it is.
-
-        Raises:
-            GrantNotFound: no such grant.
-        """
+        """End a grant and all its tokens, on every pod within a second; an ended grant stays as it is."""
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("oauth.end_grant"), _grant_id(grant_id), f"revoked by {self._actor}")
         return await self.grant(grant_id)

@@ -168,6 +168,9 @@ class Vault:
     Args:
         path: the file; it need not exist yet.
         keys: master keys; the first one encrypts, and each of them may decrypt.
+
+    Every method raises ConfigurationError where the file cannot be read or written, or a secret in it that must be
+    opened cannot be; the message names it.
     """
 
     def __init__(self, path: Path, keys: Sequence[MasterKey]) -> None:
@@ -187,20 +190,12 @@ class Vault:
         return cls(Path(settings.file), _master_keys(settings, os.environ if environ is None else environ))
 
     def opened(self) -> Secrets:
-        """Decrypt all secrets of the file.
-
-        Raises:
-            ConfigurationError: the file cannot be read, or one of them cannot be opened; the message names it.
-        """
+        """Decrypt all secrets of the file."""
         sealed = self.sealed()
         return Secrets({(each.tenant, each.name): each.opened(self._keys, self._where) for each in sealed})
 
     def sealed(self) -> list[SealedSecret]:
-        """Return the sealed secrets of the file.
-
-        Raises:
-            ConfigurationError: the file cannot be read.
-        """
+        """Return the sealed secrets of the file."""
         try:
             with self._path.open("rb") as opened:
                 raw = opened.read(_MOST_FILE_BYTES + 1)
@@ -224,7 +219,6 @@ class Vault:
 
         Raises:
             InvalidArgument: the name or the value is not allowed.
-            ConfigurationError: the file cannot be read or written, or another secret of it cannot be decrypted.
         """
         checked_name(name)
         try:
@@ -246,7 +240,6 @@ class Vault:
 
         Raises:
             SecretNotFound: there is none of this name.
-            ConfigurationError: the file cannot be read or written.
         """
         with self._changing() as entries:
             if entries.pop((tenant, name), None) is None:
@@ -254,11 +247,7 @@ class Vault:
             self._write(list(entries.values()))
 
     def rekey(self) -> int:
-        """Seal all secrets again under the first master key; return how many were sealed under another key before.
-
-        Raises:
-            ConfigurationError: one of them cannot be decrypted, and nothing is changed; or the file cannot be written.
-        """
+        """Seal all secrets again under the first master key; return how many were sealed under another key before."""
         first = self._keys[0]
         with self._changing() as entries:
             changed = 0
