@@ -9,7 +9,6 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,20 +20,12 @@ from myria_cli.mcp_client import admin_url, call, connected, innermost, refuse_f
 PARTICIPANT = "myria-smoke"
 POLL_S = 0.5
 
+Json = dict[str, Any]
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """The result of a pass. `snapshot_id`: the snapshot that holds the event, None without a build."""
-
-    event_id: str
-    snapshot_id: str | None
-    held: bool
-
-
-async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str | None = None) -> Passed:
-    """Append an event to the memory at `url`, have it built, and find it again.
+async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str | None = None) -> Json:
+    """Append an event to the memory at `url`, have it built, and find it again; return its id and its snapshot's.
 
     Args:
         build: whether to ask for a build; without one, the event is looked for in the fresh tail.
@@ -80,7 +71,7 @@ async def _wait_until_reachable(url: str, key: str | None, tell: Tell) -> None:
             return
 
 
-async def _run_pass(client: Client, admin: Client | None, *, participants_field: dict[str, Any], tell: Tell) -> Passed:
+async def _run_pass(client: Client, admin: Client | None, *, participants_field: Json, tell: Tell) -> Json:
     """Append an event with a unique word, then query for it: once without `admin`, else until indexed or held."""
     word = f"smoke{secrets.token_hex(6)}"
     appended = await call(
@@ -109,7 +100,8 @@ async def _run_pass(client: Client, admin: Client | None, *, participants_field:
         held = await _is_held(admin, previous_build_id)
         await asyncio.sleep(POLL_S)
     tell(f"found it in {answer['snapshot_id']}" if reference["indexed"] else "found it in the fresh tail")
-    return Passed(event_id=event_id, snapshot_id=answer["snapshot_id"] if reference["indexed"] else None, held=held)
+    snapshot_id = answer["snapshot_id"] if reference["indexed"] else None
+    return {"event_id": event_id, "snapshot_id": snapshot_id, "held": held}
 
 
 async def _ask_for_build(admin: Client, tell: Tell) -> str | None:
@@ -133,7 +125,7 @@ async def _is_held(admin: Client, previous_build_id: str | None) -> bool:
     return bool(last["status"] == "held")
 
 
-def _references(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _references(node: Json) -> Iterator[Json]:
     """Yield every node of an answer's tree that refers to an event."""
     if "event_id" in node:
         yield node

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from myria import errors
 from myria.access import journal
@@ -36,21 +36,17 @@ from myria.notes.turns.maintaining import TurnMaintenance
 from myria.notes.turns.shadow import forget_shadows
 from myria.settings import Settings
 
+if TYPE_CHECKING:
+    from myria.notes.evaluator import Evaluator
+    from myria.notes.turns.extracting import Extractor
+
 logger = logging.getLogger(__name__)
 
 COLLECT_S = 600.0
 """Seconds between two collections of garbage."""
 
 
-class _AsksModel(Protocol):
-    """A background job that asks a model: `notes.evaluator.Evaluator` or `notes.turns.extracting.Extractor`."""
-
-    async def run(self, tenant: str) -> int: ...
-
-    async def close(self) -> None: ...
-
-
-def _evaluator(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksModel | None:
+def _evaluator(log: EventLog, settings: Settings, secrets: Secrets) -> Evaluator | None:
     """Return the job that lets a model rate notes, None where `notes.evaluate` is off.
 
     Raises:
@@ -69,7 +65,7 @@ def _evaluator(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksMode
     return Evaluator(log, model, most=settings.notes.evaluate_notes)
 
 
-def _extractor(log: EventLog, settings: Settings, secrets: Secrets) -> _AsksModel | None:
+def _extractor(log: EventLog, settings: Settings, secrets: Secrets) -> Extractor | None:
     """Return the job that looks for facts in turns, None where the settings switch it off.
 
     Raises:

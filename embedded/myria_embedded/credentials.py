@@ -33,10 +33,6 @@ class Credentials:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def exist(self) -> bool:
-        """Whether the file exists."""
-        return self._path.is_file()
-
     def of(self, *roles: str) -> list[Credential]:
         """Return the credentials of `roles` in that order, making the missing ones.
 

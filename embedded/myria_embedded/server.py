@@ -256,7 +256,7 @@ class EmbeddedPostgres:
         """Join the running server, or start one. The caller holds the start lock."""
         if not self.cluster.is_dir():
             await self._create_cluster()
-        elif not self.credentials.exist():
+        elif not (self.data_dir / "passwords.json").is_file():
             raise EmbeddedPostgresFailed(
                 f"{self.data_dir / 'passwords.json'} is gone, and with it the passwords of the database beside it: "
                 "restore it from a backup"

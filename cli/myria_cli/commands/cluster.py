@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
@@ -62,7 +61,7 @@ async def smoke(
             console.say(sentence, "dim")
 
     passed = await go_through(url, build=build, timeout_s=timeout, tell=tell, key=key or None)
-    options.answer(asdict(passed), "passed")
+    options.answer(passed, "passed")
 
 
 @command(app, "make-logins")

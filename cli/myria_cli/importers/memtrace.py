@@ -8,7 +8,6 @@ holds in SQLite, are not in the export: memories name them, registered or not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -43,13 +42,8 @@ _IMPORTED_FIELDS = (
 _NANOSECONDS = 9
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExportedMemory:
-    """A row in the form to store: `at` in microseconds since 1970 UTC, `key` to find it in a repeated import."""
-
-    draft: MemoryDraft
-    at: int
-    key: str
+ExportedMemory = tuple[MemoryDraft, int, str]
+"""A row in the form to store: its draft, its time in microseconds since 1970, and the key that finds it in a repeat."""
 
 
 async def import_memories(
@@ -73,7 +67,8 @@ async def import_memories(
                     yield number, error
 
     async def keep(memory: ExportedMemory) -> None:
-        kept = await memories.keep(tenant, keeping, memory.draft, key=memory.key, now=memory.at)
+        draft, at, key = memory
+        kept = await memories.keep(tenant, keeping, draft, key=key, now=at)
         count.imported += kept.is_new
         count.already_there += not kept.is_new
 
@@ -105,7 +100,7 @@ def memory_of(row: Any, repeats: dict[bytes, int]) -> ExportedMemory:
     draft = request.draft()
     content_digest = digest([str(at), orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()])
     number = repeats[content_digest] = repeats.get(content_digest, 0) + 1
-    return ExportedMemory(draft=draft, at=at, key=f"memtrace:{content_digest.hex()}:{number}")
+    return draft, at, f"memtrace:{content_digest.hex()}:{number}"
 
 
 def _rows(document: Any) -> Iterator[Any]:
