@@ -5,10 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
-import os
 import sys
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
+from logging.handlers import RotatingFileHandler, WatchedFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
-class SharedFile(RotatingFileHandler):
+class SharedFile(RotatingFileHandler, WatchedFileHandler):
     """A rotating log file for several processes: one of them at a time writes a line, or rotates the file.
 
     A lock on `FILE.lock` makes them take turns; a process whose file was rotated by another continues in the new one.
@@ -56,6 +55,7 @@ class SharedFile(RotatingFileHandler):
 
     def __init__(self, filename: str, **options: Any) -> None:
         super().__init__(filename, **options)
+        self.dev = self.ino = -1  # RotatingFileHandler does not call WatchedFileHandler's own initialisation
         self._guard = Path(f"{self.baseFilename}.lock").open("a", encoding="utf-8")  # noqa: SIM115 - closed in close()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -63,7 +63,7 @@ class SharedFile(RotatingFileHandler):
         try:
             fcntl.flock(self._guard, fcntl.LOCK_EX)
             try:
-                self._follow()
+                self.reopenIfNeeded()
                 super().emit(record)
             finally:
                 fcntl.flock(self._guard, fcntl.LOCK_UN)
@@ -74,18 +74,6 @@ class SharedFile(RotatingFileHandler):
         """Close the file and its lock."""
         super().close()
         self._guard.close()
-
-    def _follow(self) -> None:
-        """Open the log file again if another process has rotated it."""
-        ours = os.fstat(self.stream.fileno()) if self.stream is not None else None
-        try:
-            on_disk = os.stat(self.baseFilename)
-        except FileNotFoundError:
-            on_disk = None
-        if ours is None or on_disk is None or (ours.st_dev, ours.st_ino) != (on_disk.st_dev, on_disk.st_ino):
-            if self.stream is not None:
-                self.stream.close()
-            self.stream = self._open()
 
 
 class Lines(logging.Formatter):
