@@ -42,8 +42,3 @@ DEFAULTS: Mapping[str, str] = {
     "log_checkpoints": "off",
     "log_line_prefix": "%m [%p] %q%u@%d ",
 }
-
-
-def arguments(settings: Mapping[str, str]) -> list[str]:
-    """Return `settings` as arguments of the `postgres` program, where they outrank every configuration file."""
-    return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]

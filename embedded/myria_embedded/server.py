@@ -347,7 +347,9 @@ class EmbeddedPostgres:
             output = self._log_files.first.open("xb")
         with output, as_seen_by(account, self.cluster) as (path, descriptors):
             self._log_files.first.chmod(0o600)
-            command = [binaries["postgres"], "-D", path, *configuration.arguments(settings)]
+            # Arguments outrank every configuration file.
+            options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+            command = [binaries["postgres"], "-D", path, *options]
             child = self._child = spawn(command, account, output, descriptors)
         deadline = time.monotonic() + READY_WAIT_S
         try:

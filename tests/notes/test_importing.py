@@ -21,7 +21,7 @@ from myria.notes.memories.reading import MemoryFilters
 from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE
 from myria.settings import Settings
 from myria.settings.planner import PlannerSettings
-from myria_cli.importers.frame import Importing
+from myria_cli.importers.importing import Importing
 from myria_cli.importers.memento import fragment_of, import_fragments
 from tests.notes.test_remembering import TENANT, US, Keeper
 from tests.support.events import event

@@ -28,7 +28,7 @@ from myria_cli.options import Options, command
 from myria_cli.place import database_of, opened
 
 if TYPE_CHECKING:
-    from myria_cli.importers.frame import Importing
+    from myria_cli.importers.importing import Importing
 
 PANEL = "Read and write"
 MANY = 1_000

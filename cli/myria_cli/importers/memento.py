@@ -19,7 +19,7 @@ from myria.log.limits import MAX_ID, MAX_TYPE
 from myria.notes.commands import Notes
 from myria.notes.details import DETAILS, Details
 from myria.notes.drafting import Draft
-from myria_cli.importers.frame import Importing
+from myria_cli.importers.importing import Importing
 from myria_cli.importers.records import People, Statement
 from myria_cli.importers.storing import keep_statements
 from myria_server.api.memento.input_schemas import MAX_CIRCUMSTANCE

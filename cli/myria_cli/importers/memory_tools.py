@@ -26,7 +26,7 @@ from myria.log.transfer import read_lines
 from myria.notes.turns.facts import VALUE_BYTES, Fact, Tier, identity_of
 from myria.notes.turns.model import Session
 from myria.notes.turns.storing import FinishedTurn, TurnStore
-from myria_cli.importers.frame import BOM, Importing
+from myria_cli.importers.importing import BOM, Importing
 from myria_server.api.core import inputs
 from myria_server.api.turns.schemas import AfterTurnInput
 

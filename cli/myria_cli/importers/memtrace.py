@@ -19,7 +19,7 @@ from myria.log.jsontext import decode
 from myria.notes.memories.commands import Memories
 from myria.notes.memories.model import MemoryDraft
 from myria.notes.memories.sharing import Keeping
-from myria_cli.importers.frame import Importing
+from myria_cli.importers.importing import Importing
 from myria_server.api.core import inputs
 from myria_server.api.memtrace import schemas as rest
 

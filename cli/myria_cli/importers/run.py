@@ -25,7 +25,7 @@ from myria.settings.yaml_files import read_yaml
 from myria_cli import console
 from myria_cli.importers import assistants, memento, memories, memory_tools, memtrace, messengers, tables
 from myria_cli.importers.files import Source
-from myria_cli.importers.frame import Importing
+from myria_cli.importers.importing import Importing
 from myria_cli.importers.records import People, Record, people_of
 from myria_cli.importers.storing import store
 

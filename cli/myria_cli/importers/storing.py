@@ -29,7 +29,7 @@ from myria.notes.commands import Notes
 from myria.notes.histories import history
 from myria.notes.model import Changes
 from myria.notes.usage import keep_from
-from myria_cli.importers.frame import Importing
+from myria_cli.importers.importing import Importing
 from myria_cli.importers.records import LeftOut, Message, People, Record, Statement, identified
 
 _FIRST_STAYS = "keep the people, speaker and time of their first import"
