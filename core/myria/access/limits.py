@@ -11,6 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NoReturn
 
 from myria.access.principal import Principal
@@ -183,10 +184,12 @@ class Rates:
         self._limit = limit
         self._message = message
         self._ticks = ticks
-        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+        burst = max(1.0, per_minute or 1.0)
+        # The name seen longest ago goes first.
+        self._bucket = lru_cache(MAX_REMEMBERED)(lambda _name: TokenBucket((per_minute or 1.0) / 60, burst, ticks()))
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return self._bucket.cache_info().currsize
 
     def note(self, names: Sequence[str]) -> None:
         """Count one occurrence under each name.
@@ -196,21 +199,9 @@ class Rates:
         """
         if self._per_minute is None:
             return
-        now = self._ticks()
-        wait_s = max((self._bucket(name, now).take(1, now) for name in names), default=0.0)
+        wait_s = max((self._bucket(name).take(1, self._ticks()) for name in names), default=0.0)
         if wait_s:
             _refuse_rate(self._message, wait_s, limit=self._limit, value=self._per_minute)
-
-    def _bucket(self, name: str, now: float) -> TokenBucket:
-        bucket = self._buckets.get(name)
-        if bucket is None:
-            per_minute = self._per_minute or 1.0
-            bucket = self._buckets[name] = TokenBucket(per_minute / 60, max(1.0, per_minute), now)
-            if len(self._buckets) > MAX_REMEMBERED:
-                self._buckets.popitem(last=False)
-        else:
-            self._buckets.move_to_end(name)
-        return bucket
 
 
 class Failures(Rates):
