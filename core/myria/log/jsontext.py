@@ -4,14 +4,8 @@ RFC 8259 lets each reader decide about duplicate keys, numbers beyond double or 
 Python's reader also accepts NaN. All of them are refused here, so that what was acknowledged is what is stored.
 
 orjson does the reading, but it silently keeps the last of duplicate keys, and turns integers beyond 64 bits into
-floats. If writing the value back gives the same bytes, neither happened; most clients write JSON as orjson does. For
-other texts, two cheap checks on the bytes prove the same:
-
-- a JSON text holds one colon per key and value outside its strings. Written back without duplicates it holds as
-  many as before exactly when no pair was dropped (unless a string spells its colon as an escape);
-- an integer beyond 64 bits has 20 digits in a row, or 19 behind a minus.
-
-Where the proof fails, a slow reader decides and names the path of what is wrong.
+floats. If writing the value back gives the same bytes, neither happened; most clients write JSON as orjson does. Any
+other text is read a second time, by Python's reader, which tells of both.
 """
 
 from __future__ import annotations
@@ -21,7 +15,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,19 +28,10 @@ MAX_DEPTH = 254
 
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _WALK_LIMIT = 200_000
-_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
-_NINETEEN_DIGITS = b"0" * 19
-_TWENTY_DIGITS = b"0" * 20
-_MINUS_NINETEEN_DIGITS = b"-" + _NINETEEN_DIGITS
-_LONG_INTEGER = re.compile(rb"(?:^|[\[:,\s])(-?[0-9]{19,})(?![0-9.eE])")
 _OPENING, _CLOSING = list(b"{["), list(b"}]")
 _VALUE_BEGINS = list(b"{[,")
 _ENVELOPE_DEPTH = 2
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class Unproven(Exception):
-    """Raised for a text that only the slow reader can judge."""
 
 
 def decode(data: bytes) -> Any:
@@ -62,40 +46,15 @@ def decode(data: bytes) -> Any:
         PayloadTooDeep: nested deeper than `MAX_DEPTH`.
         The details hold the JSON path as `path` where there is one.
     """
-    with suppress(Unproven):
-        return decode_proven(data)
     try:
         value = orjson.loads(data)
-        orjson.dumps(value)
+        written = orjson.dumps(value)
     except orjson.JSONDecodeError as error:
         raise _refusal(data, f"not JSON: {error}") from error
     except orjson.JSONEncodeError as error:
         raise _too_deep(data) from error
-    if _has_duplicates(data):
-        raise _refusal(data, "an object has the same key twice; keep one")
-    if _has_long_integer(data):
-        raise _refusal(data, "an integer does not fit 64 bits; send it as text")
-    return value
-
-
-def decode_proven(data: bytes) -> Any:
-    """Decode a JSON text that cheap checks prove to be strict.
-
-    Raises:
-        Unproven: they do not prove it. `decode` can judge the text, but may take a hundred times as long.
-    """
-    try:
-        value = orjson.loads(data)
-        written = orjson.dumps(value)
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError) as error:
-        raise Unproven from error
-    if written == data:
-        return value
-    # An escaped colon is written back as a plain one, so the counts of colons would prove nothing.
-    if b"\\u003a" in data or b"\\u003A" in data or data.count(b":") != written.count(b":"):
-        raise Unproven
-    if _has_many_digits(data.translate(_DIGITS_TO_ZERO)):
-        raise Unproven
+    if written != data and _is_ambiguous(data):
+        raise _refusal(data, "an object has the same key twice, or an integer does not fit 64 bits")
     return value
 
 
@@ -245,39 +204,23 @@ def _check_scalar(item: Any, where: str) -> None:
         )
 
 
-def _has_duplicates(data: bytes) -> bool:
-    duplicates: list[bool] = []
+def _is_ambiguous(data: bytes) -> bool:
+    """Tell whether an object of a JSON text has a key twice, or an integer does not fit 64 bits."""
+    faults: list[bool] = []
 
-    def pairs_hook(pairs: list[tuple[str, Any]]) -> None:
+    def look_at_keys(pairs: list[tuple[str, Any]]) -> None:
         if len(pairs) != len({key for key, _ in pairs}):
-            duplicates.append(True)
+            faults.append(True)
+
+    def look_at_integer(digits: str) -> None:
+        if len(digits) > 20 or not _INT_MIN <= int(digits) <= _INT_MAX:
+            faults.append(True)
 
     try:
-        json.loads(data, object_pairs_hook=pairs_hook)
+        json.loads(data, object_pairs_hook=look_at_keys, parse_int=look_at_integer)
     except RecursionError:
         return True
-    return bool(duplicates)
-
-
-def _has_many_digits(zeros: bytes) -> bool:
-    return _NINETEEN_DIGITS in zeros and (_TWENTY_DIGITS in zeros or _MINUS_NINETEEN_DIGITS in zeros)
-
-
-def _has_long_integer(data: bytes) -> bool:
-    if all(_fits_64_bits(match[1]) for match in _LONG_INTEGER.finditer(data)):
-        return False
-    long_integers: list[bool] = []
-
-    def integer_hook(text: str) -> None:
-        if not _fits_64_bits(text):
-            long_integers.append(True)
-
-    json.loads(data, parse_int=integer_hook)
-    return bool(long_integers)
-
-
-def _fits_64_bits(text: str | bytes) -> bool:
-    return len(text) <= 20 and _INT_MIN <= int(text) <= _INT_MAX
+    return bool(faults)
 
 
 def _object_or_duplicate(pairs: list[tuple[str, Any]]) -> Any:
