@@ -160,7 +160,7 @@ async def seeded(dsns: postgres.Database) -> list[str]:
         "VALUES ('default', now(), 'r', 'p', 'core', 'append_event', $1::text, 1, 'ok')",
     ):
         await _write(dsns.dsn, statement, PHRASE)
-    return [*ids, replaced[0].event_id]
+    return [*ids, replaced.event_id]
 
 
 async def test_memories_agents_and_sessions_are_erased_with_what_lists_them(database: postgres.Database) -> None:

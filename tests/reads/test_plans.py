@@ -121,6 +121,7 @@ CASES = [
     Case("events.by_id", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),
     Case("events.ids", [TENANT, "{2,4,6,88}"]),
     Case("events.of_key", [TENANT, RENDERING]),
+    Case("events.stored_keys", [TENANT, rf'{{"\{RENDERING}","\{RENDERING}"}}']),
     Case("events.withdrawn", [TENANT, "{2,4,6,88}"]),
     Case("events.tail", [TENANT, "{1,2,3}", "{0,0,0}", str(EVENTS * 2 - 500)]),
     Case("events.tail_length", [TENANT, str(EVENTS * 2 - 500), "300"]),

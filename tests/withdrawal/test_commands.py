@@ -173,7 +173,7 @@ async def test_a_repeated_supersession_answers_the_first(log: Log) -> None:
 
     async def replaced() -> tuple[str, bool]:
         new = event("new", source_event_key="k")
-        (result,) = await log.withdrawals.append(TENANT, new, supersedes=[old], may_see=as_whom("ann"))
+        result = await log.withdrawals.append(TENANT, new, supersedes=[old], may_see=as_whom("ann"))
         return result.event_id, result.deduplicated
 
     first = await replaced()
@@ -191,7 +191,7 @@ async def test_a_repeated_supersession_answers_the_first(log: Log) -> None:
 async def test_a_successor_stored_before_is_named(log: Log) -> None:
     """An event that was stored already can replace another: the projection names it, not an id that never was."""
     old, new = await log.append(event("old"), event("new", source_event_key="k"))
-    (result,) = await log.withdrawals.append(
+    result = await log.withdrawals.append(
         TENANT, event("new", source_event_key="k"), supersedes=[old], may_see=as_whom("ann")
     )
     async with log.pool.read(TENANT) as connection:
@@ -206,7 +206,7 @@ async def test_what_is_gone_cannot_be_replaced(log: Log) -> None:
     """A forgotten event is absent for whoever would replace it; one that was replaced names its visible successor."""
     old, gone = await log.append(event("old"), event("gone"))
     await log.withdrawals.withdraw(TENANT, [gone], "forgotten", may_see=as_whom("ann"))
-    (new,) = await log.withdrawals.append(TENANT, event("new"), supersedes=[old], may_see=as_whom("ann"))
+    new = await log.withdrawals.append(TENANT, event("new"), supersedes=[old], may_see=as_whom("ann"))
     (secret,) = await log.append(event("base"))
     hidden = await log.withdrawals.append(
         TENANT, event("hidden", who=("ann",)), supersedes=[secret], may_see=as_whom("ann")
@@ -219,7 +219,7 @@ async def test_what_is_gone_cannot_be_replaced(log: Log) -> None:
     assert told.value.details["superseded_by"] == new.event_id
     with pytest.raises(errors.AlreadySuperseded) as silent:
         await log.withdrawals.append(TENANT, event("x"), supersedes=[secret], may_see=as_whom("bob"))
-    assert hidden[0].event_id not in str(silent.value.to_json())
+    assert hidden.event_id not in str(silent.value.to_json())
 
 
 async def test_channels_bound_withdrawals(log: Log) -> None:

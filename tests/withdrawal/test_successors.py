@@ -39,8 +39,8 @@ class Replacing:
         said = event(self.at, text, participants=who)
         if not instead_of:
             return (await self.memory.log.append_events(TENANT, [said]))[0].event_id
-        results = await self.memory.withdrawals.append(TENANT, said, supersedes=instead_of, may_see=Mask(("ana",)).sees)
-        return results[0].event_id
+        result = await self.memory.withdrawals.append(TENANT, said, supersedes=instead_of, may_see=Mask(("ana",)).sees)
+        return result.event_id
 
     async def build(self) -> None:
         await builds.build(self.database, configured=SETTINGS)

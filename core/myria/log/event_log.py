@@ -17,13 +17,14 @@ import orjson
 
 from myria.db.clock import offset_in
 from myria.db.database import Database
+from myria.db.queries import sql
 from myria.errors import InputError, InvalidArgument, PayloadTooLarge
 from myria.log.acknowledgement import AppendResult
 from myria.log.event import NewEvent
 from myria.log.fields import RESERVED_TYPES
 from myria.log.group_commit import GroupCommit
 from myria.log.limits import MAX_HINT
-from myria.log.payloads import TopicHint
+from myria.log.payloads import TopicHint, dedupe_key
 from myria.log.projections import Projection
 from myria.log.quotas import TenantQuotas, TenantUse
 from myria.log.redaction.redactor import PayloadRedactor
@@ -162,6 +163,15 @@ class EventLog:
                 raise InvalidArgument(
                     f"{field} holds an API key or token; it is stored as it is given, so use another", field=field
                 )
+
+    async def stored_keys(self, tenant: str, channel: str, source_keys: Sequence[str]) -> set[str]:
+        """Return those of a channel's source keys with which an event is stored."""
+        if not source_keys:
+            return set()
+        key_of_dedupe = {dedupe_key(channel, key): key for key in source_keys}
+        async with self.database.read(tenant) as connection:
+            rows = await connection.fetch(sql("events.stored_keys"), tenant, list(key_of_dedupe))
+        return {key_of_dedupe[row["dedupe_key"]] for row in rows}
 
     async def close(self) -> None:
         """Wait for the commits under way."""

@@ -26,15 +26,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _RFC3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
-_USUAL_RFC3339 = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(?:\.[0-9]{3}(?:[0-9]{3})?)?"
-    r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
-)
-"""The usual spelling of timestamps, which `datetime.fromisoformat` reads exactly."""
-
 _EVENT_ID = re.compile(r"evt_[0-9a-f]{32}")
 _HINT_FIELDS = frozenset({"hint", "confidence"})
-_make_hint = TopicHint._make
 
 
 def unknown_field(name: Any, known: Collection[str], path: str = "") -> MyriaError:
@@ -79,14 +72,6 @@ def parse_timestamp(value: Any, field: str = "timestamp") -> int:
     """
     if not isinstance(value, str):
         raise InvalidTimestamp(f"{field} must be text such as 2026-03-19T20:00:00Z", field=field)
-    if _USUAL_RFC3339.fullmatch(value):
-        try:
-            micros = (datetime.fromisoformat(value) - _EPOCH) // _MICROSECOND
-        except ValueError:
-            pass  # the slow path below says what is wrong
-        else:
-            if MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
-                return micros
     match = _RFC3339.fullmatch(value) if len(value) <= 40 else None
     if match is None:
         raise InvalidTimestamp(f"{field} must be an RFC 3339 timestamp such as 2026-03-19T20:00:00Z", field=field)
@@ -202,23 +187,7 @@ def parse_hints(value: Any, field: str, *, limit: int, longest: int, texts: bool
         raise InvalidArgument(f"{field} must be a list of {{hint, confidence}}", field=field)
     if len(value) > limit:
         raise InvalidArgument(f"{field} may hold at most {limit} hints", field=field, limit=limit)
-    hints = []
-    for i, item in enumerate(value):
-        # The usual hint is accepted here quickly; anything else goes to `_parse_hint`, which says what is wrong.
-        if type(item) is dict and len(item) == len(_HINT_FIELDS):
-            hint, confidence = item.get("hint"), item.get("confidence")
-            if (
-                type(hint) is str
-                and type(confidence) is float
-                and 0 < len(hint) <= longest
-                and 0 <= confidence <= 1
-                and hint.isascii()
-                and hint.find("\x00") < 0
-            ):
-                hints.append(_make_hint((hint, confidence)))
-                continue
-        hints.append(_parse_hint(item, f"{field}[{i}]", longest=longest, texts=texts))
-    return tuple(hints)
+    return tuple(_parse_hint(item, f"{field}[{i}]", longest=longest, texts=texts) for i, item in enumerate(value))
 
 
 def required(value: Mapping[str, Any], names: Iterable[str]) -> MyriaError:

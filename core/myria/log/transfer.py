@@ -20,7 +20,7 @@ import orjson
 
 from myria import errors
 from myria.db.clock import rfc3339_of
-from myria.db.database import Connection, Database, connect, translated
+from myria.db.database import Database, connect, translated
 from myria.db.queries import sql
 from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
@@ -378,15 +378,11 @@ async def export_pages(
     after = 0
     while True:
         async with database.read(tenant) as connection:
-            rows = await _page(connection, tenant, after, bound, withdrawn=withdrawn)
+            rows = await connection.fetch(sql("transfer.page"), tenant, after, bound, EXPORT_PAGE, withdrawn)
         if not rows:
             return
         after = rows[-1]["event_seq"]
         yield ExportPage(text=b"".join(_export_line(row) for row in rows), events=len(rows))
-
-
-async def _page(connection: Connection, tenant: str, after: int, bound: int, *, withdrawn: bool) -> list[Any]:
-    return list(await connection.fetch(sql("transfer.page"), tenant, after, bound, EXPORT_PAGE, withdrawn))
 
 
 def _export_line(row: Any) -> bytes:

@@ -26,7 +26,7 @@ from myria.log.canonical import digest
 from myria.log.event import NewEvent
 from myria.log.event_log import Counts, EventLog
 from myria.log.ids import new_id
-from myria.log.payloads import dedupe_key, speaker_of
+from myria.log.payloads import speaker_of
 from myria.log.scopes import scope_key
 from myria.log.withdrawal.commands import MaySee, Withdrawals
 from myria.log.withdrawal.model import Reason
@@ -199,7 +199,7 @@ class Notes:
         is_raced = False
         for _ in range(_ATTEMPTS):
             replaced: list[asyncpg.Record] = []
-            stored_keys = await self._stored(tenant, [key for key in keys if key is not None])
+            stored_keys = await self._log.stored_keys(tenant, NOTE_CHANNEL, [key for key in keys if key is not None])
             if supersedes and keys[0] not in stored_keys:
                 replaced = await self._to_replace(tenant, participants, notes[0], supersedes, may_see=may_see, now=at)
             if dry_run:
@@ -325,7 +325,8 @@ class Notes:
             replaced: current rows of other notes that the new version replaces.
         """
         row = await self._current(tenant, note_id, _anybody)
-        if refused.source_event_key is not None and await self._stored(tenant, [refused.source_event_key]):
+        key = refused.source_event_key
+        if key is not None and await self._log.stored_keys(tenant, NOTE_CHANNEL, [key]):
             # Another attempt with this key has already restated the note. The current version may be that attempt's,
             # and superseding it under the same key would make it supersede itself. To see every such attempt, this is
             # read after the row.
@@ -333,11 +334,7 @@ class Notes:
         changed_at = to_microseconds(row["changed_at"])
         if not replaced and refused.timestamp <= changed_at:
             return []  # an import kept it with an earlier time, or another call kept it at the same moment
-        if (
-            not replaced
-            and refused.source_event_key is None
-            and local_day(refused.timestamp, 0) == local_day(changed_at, 0)
-        ):
+        if not replaced and key is None and local_day(refused.timestamp, 0) == local_day(changed_at, 0):
             async with self._database.read(tenant) as connection:
                 if not await connection.fetchval(sql("notes.is_followed"), tenant, row["event_id"]):
                     return []
@@ -346,7 +343,7 @@ class Notes:
             note_of(orjson.loads(row["payload"]), context_id=row["context_id"]),
             at=max(refused.timestamp, changed_at),
             speaker=speaker_of(orjson.loads(refused.payload_json)),
-            key=refused.source_event_key,
+            key=key,
         )._replace(event_id=new_id("evt"))
         replacing, withdrawals = await self._withdrawals.superseding(
             tenant, version, [row["event_id"]], may_see=_anybody
@@ -356,15 +353,6 @@ class Notes:
     async def clean(self, tenant: str, value: T) -> tuple[T, Counts]:
         """Redact a text, or any other JSON value, and return it with how much was redacted; see `EventLog.clean`."""
         return await self._log.clean(tenant, value, also=self._redaction_kinds)
-
-    async def _stored(self, tenant: str, source_keys: Sequence[str]) -> Collection[str]:
-        """Return the keys with which earlier calls have kept notes."""
-        if not source_keys:
-            return ()
-        key_of_dedupe = {dedupe_key(NOTE_CHANNEL, key): key for key in source_keys}
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("withdrawal.stored_keys"), tenant, list(key_of_dedupe))
-        return {key_of_dedupe[row["dedupe_key"]] for row in rows}
 
     async def _to_replace(
         self,
@@ -548,8 +536,7 @@ class Notes:
             NoteExists: the same people have another note with this kind and text.
         """
         event = self._version(row, note, at=at, speaker=speaker, key=key)
-        appended, *_ = await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
-        return appended
+        return await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
 
     async def forget(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import asyncpg
 import orjson
@@ -96,25 +96,11 @@ class Consolidated:
         }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _DueNote:
-    """A due note: its row in the queue, and what decides when it expires (None: it was withdrawn)."""
+class _DueNote(NamedTuple):
+    """A due note: its row in the queue with its current version, and what decides when it expires."""
 
-    note_id: str
-    look_at: Any
-    phase: Phase | None
     row: asyncpg.Record
-    lasting: Lasting | None
-
-    @classmethod
-    def of(cls, row: asyncpg.Record) -> _DueNote:
-        return cls(
-            note_id=row["note_id"],
-            look_at=row["look_at"],
-            phase=row["phase"],
-            row=row,
-            lasting=Lasting.of(row) if row["live"] else None,
-        )
+    lasting: Lasting
 
 
 class Consolidation:
@@ -171,20 +157,21 @@ class Consolidation:
                 sql("consolidation.due"), tenant, scopes, to_datetime(at), self._most + 1, context_id
             )
         report.more = len(rows) > self._most
-        due_notes = [_DueNote.of(row) for row in rows[: self._most]]
-        report.looked_at = len(due_notes)
-        gone_ids = [note.note_id for note in due_notes if note.lasting is None]
-        expired = [note for note in due_notes if note.lasting is not None and note.lasting.has_expired(at)]
-        await self._expire(tenant, expired)
+        due_rows = rows[: self._most]
+        report.looked_at = len(due_rows)
+        gone_ids = [row["note_id"] for row in due_rows if not row["live"]]
+        due_notes = [_DueNote(row, Lasting.of(row)) for row in due_rows if row["live"]]
+        expired = [note for note in due_notes if note.lasting.has_expired(at)]
+        await self._expire(tenant, [note.row for note in expired])
         report.counts["expiry"] = len(expired)
-        live = [note for note in due_notes if note.lasting is not None and not note.lasting.has_expired(at)]
-        merged_ids = await self._merge(tenant, [note for note in live if note.phase is None])
+        live = [note for note in due_notes if not note.lasting.has_expired(at)]
+        merged_ids = await self._merge(tenant, [note.row for note in live if note.row["phase"] is None])
         report.counts["deduplication"] = len(merged_ids)
-        for note in live:
-            if note.note_id not in merged_ids:
-                _count(note, at, report.counts)
-        await self._requeue(tenant, [note for note in live if note.note_id not in merged_ids], at)
-        gone_ids += [note.note_id for note in expired] + sorted(merged_ids)
+        standing = [note for note in live if note.row["note_id"] not in merged_ids]
+        for note in standing:
+            _count(note, at, report.counts)
+        await self._requeue(tenant, standing, at)
+        gone_ids += [note.row["note_id"] for note in expired] + sorted(merged_ids)
         report.counts["pruning"] = await self._prune(tenant, gone_ids)
         async with self._database.read(tenant) as connection:
             stale = await connection.fetch(sql("consolidation.stale"), tenant, scopes, _SHOWN_STALE)
@@ -201,20 +188,20 @@ class Consolidation:
         report.counts["statistics"] = report.looked_at
         return report
 
-    async def _expire(self, tenant: str, notes: Sequence[_DueNote]) -> None:
+    async def _expire(self, tenant: str, notes: Sequence[asyncpg.Record]) -> None:
         """Withdraw all versions of expired notes; supersede those that another note replaces from this day on."""
         events: list[str] = []
         async with self._database.read(tenant) as connection:
             versions = {
-                note.note_id: [
-                    row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note.note_id)
+                note["note_id"]: [
+                    row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note["note_id"])
                 ]
                 for note in notes
             }
         for note in notes:
-            successor = orjson.loads(note.row["payload"])["note"].get("replaced_by")
-            if successor is None or not await self._supersede(tenant, versions[note.note_id][0], successor):
-                events += versions[note.note_id]
+            successor = orjson.loads(note["payload"])["note"].get("replaced_by")
+            if successor is None or not await self._supersede(tenant, versions[note["note_id"]][0], successor):
+                events += versions[note["note_id"]]
         await self._withdrawals.withdraw_versions(tenant, events, "expired", may_see=_anybody)
 
     async def _supersede(self, tenant: str, event_id: str, by: str) -> bool:
@@ -225,7 +212,7 @@ class Consolidation:
             return False
         return True
 
-    async def _merge(self, tenant: str, due_notes: Sequence[_DueNote]) -> set[str]:
+    async def _merge(self, tenant: str, due_notes: Sequence[asyncpg.Record]) -> set[str]:
         """Supersede notes by the newest note with the same text; return the ids of the superseded ones.
 
         Texts are compared by their `essence`, within one kind, scope and session. An anchor stays, before any newer
@@ -237,11 +224,11 @@ class Consolidation:
             await connection.execute(
                 sql("consolidation.mark_likeness"),
                 tenant,
-                [note.note_id for note in due_notes],
-                [_likeness(note.row) for note in due_notes],
+                [note["note_id"] for note in due_notes],
+                [_likeness(note) for note in due_notes],
             )
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("consolidation.alike"), tenant, [note.note_id for note in due_notes])
+            rows = await connection.fetch(sql("consolidation.alike"), tenant, [note["note_id"] for note in due_notes])
         groups: dict[tuple[int, bytes], list[asyncpg.Record]] = {}
         for row in rows:
             groups.setdefault((row["scope_id"], row["likeness"]), []).append(row)
@@ -288,18 +275,19 @@ class Consolidation:
         """Put notes back into the queue for when they change next, except those that changed since they were read."""
         if not due_notes:
             return
-        live = [(note, note.lasting) for note in due_notes if note.lasting is not None]
+        note_ids = [row["note_id"] for row, _ in due_notes]
+        ends = [lasting.expires_at for _, lasting in due_notes]
         async with self._database.write(tenant) as connection:
             if self._evaluates:
-                await connection.execute(sql("evaluations.enqueue"), tenant, [note.note_id for note, _ in live])
+                await connection.execute(sql("evaluations.enqueue"), tenant, note_ids)
             await connection.execute(
                 sql("consolidation.look_again"),
                 tenant,
-                [note.note_id for note, _ in live],
-                [note.look_at for note, _ in live],
-                [phase_of(lasting, now) for _, lasting in live],
-                [to_datetime(next_look(lasting, now)) for _, lasting in live],
-                [None if lasting.expires_at is None else to_datetime(lasting.expires_at) for _, lasting in live],
+                note_ids,
+                [row["look_at"] for row, _ in due_notes],
+                [phase_of(lasting, now) for _, lasting in due_notes],
+                [to_datetime(next_look(lasting, now)) for _, lasting in due_notes],
+                [None if expires_at is None else to_datetime(expires_at) for expires_at in ends],
             )
 
     async def _prune(self, tenant: str, note_ids: Sequence[str]) -> int:
@@ -334,13 +322,11 @@ def next_look(lasting: Lasting, now: int) -> int:
 
 def _count(note: _DueNote, now: int, counts: dict[str, int]) -> None:
     """Add to the counts of stages how a note has changed since a run handled it last."""
-    lasting = note.lasting
-    if lasting is None:
-        return
+    lasting, phase_before = note.lasting, note.row["phase"]
     phase = phase_of(lasting, now)
-    if note.phase == "hot" and phase != "hot":
+    if phase_before == "hot" and phase != "hot":
         counts["hot_to_warm"] += 1
-    if note.phase in ("hot", "warm") and phase in ("cold", "stale"):
+    if phase_before in ("hot", "warm") and phase in ("cold", "stale"):
         counts["warm_to_cold"] += 1
     idle_days = max(0, now - lasting.idle_since) / DAY_US
     faded = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)

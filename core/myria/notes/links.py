@@ -157,7 +157,7 @@ class NoteLinks:
         """
         if from_id in to_ids:
             raise InvalidArgument("a note cannot be linked to itself", field="toId")
-        rows = await self._require(tenant, [from_id, *to_ids], may_see)
+        rows = await self.check(tenant, [from_id, *to_ids], may_see=may_see)
         participants = tuple(rows[from_id]["participants"])
         if dry_run:
             return
@@ -179,16 +179,12 @@ class NoteLinks:
         if missing:
             await self.link(tenant, from_id, missing, "related", may_see=may_see)
 
-    async def check(self, tenant: str, note_ids: Sequence[str], *, may_see: MaySee) -> None:
-        """Refuse notes that may not be linked to.
+    async def check(self, tenant: str, note_ids: Sequence[str], *, may_see: MaySee) -> Mapping[str, asyncpg.Record]:
+        """Return the rows of notes by their ids.
 
         Raises:
             NoteNotFound: one is absent, of others, or withdrawn.
         """
-        await self._require(tenant, note_ids, may_see)
-
-    async def _require(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
-        """Return the rows of notes by their ids; raise NoteNotFound where one is not visible."""
         rows = await self._notes(tenant, note_ids, may_see)
         for note_id in note_ids:
             if note_id not in rows:
@@ -203,29 +199,20 @@ class NoteLinks:
         Raises:
             NoteNotFound: it is absent, of others, or withdrawn.
         """
-        rows = await self._notes(tenant, [note_id], may_see)
-        if note_id not in rows:
-            raise note_absent(note_id)
+        rows = await self.check(tenant, [note_id], may_see=may_see)
         ends = await self._ends(tenant, [note_id], relations, may_see)
         ends = [row for row in ends if row["note_id"] != note_id]
         notes = {row["note_id"]: row for row in ends}
         return Neighbourhood(
             start=_linked(rows[note_id]),
             neighbours=tuple(_linked(row) for row in notes.values()),
-            links=tuple(
-                Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"], weight=row["weight"])
-                for row in ends
-            ),
+            links=tuple(map(_link, ends)),
         )
 
     async def lasting(self, tenant: str, note_id: str, *, may_see: MaySee) -> tuple[Link, ...]:
         """Return the links between a note and others that last longer than a session, newest first."""
         rows = await self._ends(tenant, [note_id], RELATIONS, may_see)
-        return tuple(
-            Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"], weight=row["weight"])
-            for row in rows
-            if not row["session"]
-        )
+        return tuple(_link(row) for row in rows if not row["session"])
 
     async def beside(
         self,
@@ -300,6 +287,10 @@ class NoteLinks:
         return {
             row["note_id"]: row for row in rows if may_see(row["participants"]) and not Lasting.of(row).has_expired(now)
         }
+
+
+def _link(row: asyncpg.Record) -> Link:
+    return Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"], weight=row["weight"])
 
 
 def _linked(row: asyncpg.Record) -> LinkedNote:

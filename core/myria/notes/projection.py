@@ -14,13 +14,11 @@ from myria.db.database import Connection
 from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import DuplicateMemory, NoteExists
-from myria.log.event import NewEvent
 from myria.log.projections import Incoming, Projection, Stored, payload_of
 from myria.log.withdrawal.model import WITHDRAWAL_TYPE
 from myria.notes.model import NOTE_TYPE
 
 _ONCE = "notes_once"
-_MEMORY_MARK = b'"memory":{'
 _SECOND = 1_000_000
 
 
@@ -83,8 +81,8 @@ class NoteProjection(Projection):
         try:
             if notes:
                 await connection.execute(sql("notes.fold"), tenant, [event.event_seq for event in notes])
-            if self._evaluates and (memories := [event for event in notes if _is_memory(event.event)]):
-                await connection.execute(sql("evaluations.enqueue"), tenant, _note_ids(memories))
+            if self._evaluates and (memory_ids := _memory_ids(notes)):
+                await connection.execute(sql("evaluations.enqueue"), tenant, memory_ids)
             if withdrawals:
                 await connection.execute(sql("notes.fold_withdrawals"), tenant, withdrawals)
         except asyncpg.UniqueViolationError as error:
@@ -104,7 +102,7 @@ class _KeyedMemory(NamedTuple):
 
 def _keyed(event: Incoming) -> _KeyedMemory | None:
     """Return a note's first version as a memory with a deduplication key; None for any other event."""
-    if event.event.type != NOTE_TYPE or not _is_memory(event.event):
+    if event.event.type != NOTE_TYPE:
         return None
     note = payload_of(event.event).get("note")
     if not isinstance(note, dict) or note.get("version") != 1 or not isinstance(about := note.get("memory"), dict):
@@ -115,11 +113,8 @@ def _keyed(event: Incoming) -> _KeyedMemory | None:
     return _KeyedMemory(event, key, shared, event.event.timestamp - within * _SECOND)
 
 
-def _is_memory(event: NewEvent) -> bool:
-    """Tell by a cheap search in its JSON whether a note may be a memory of REST; never False for one that is."""
-    return _MEMORY_MARK in event.payload_json
-
-
-def _note_ids(memories: Sequence[Stored]) -> list[str]:
-    notes = [payload_of(event.event).get("note") for event in memories]
-    return sorted({note["id"] for note in notes if isinstance(note, dict) and isinstance(note.get("id"), str)})
+def _memory_ids(events: Sequence[Stored]) -> list[str]:
+    """Return the ids of those notes that were kept over REST."""
+    notes = [payload_of(event.event).get("note") for event in events]
+    ids = [note.get("id") for note in notes if isinstance(note, dict) and "memory" in note]
+    return sorted({note_id for note_id in ids if isinstance(note_id, str)})

@@ -144,3 +144,7 @@ WHERE (e.type IN ('myria.withdrawal', 'myria.link')) IS NOT TRUE;
 -- name: of_key
 -- The event with a dedupe key.
 SELECT e.event_id, e.occurred_at, e.payload FROM myria.events e WHERE e.tenant_id = $1 AND e.dedupe_key = $2;
+
+-- name: stored_keys
+-- Which of these dedupe keys the log has.
+SELECT e.dedupe_key FROM myria.events e WHERE e.tenant_id = $1 AND e.dedupe_key = ANY ($2::bytea[]);

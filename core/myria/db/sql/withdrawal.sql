@@ -19,10 +19,6 @@ LEFT JOIN LATERAL (
 LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event_seq = newest.superseded_by
 LEFT JOIN myria.scopes successor_scope ON successor_scope.tenant_id = $1 AND successor_scope.scope_id = successor.scope_id;
 
--- name: stored_keys
--- Which of these dedupe keys the log has.
-SELECT e.dedupe_key FROM myria.events e WHERE e.tenant_id = $1 AND e.dedupe_key = ANY ($2::bytea[]);
-
 -- name: fold
 -- The events were stored by the statement before.
 INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reason, superseded_by)

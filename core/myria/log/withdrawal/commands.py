@@ -98,9 +98,7 @@ class Withdrawals:
 
     async def was_made(self, tenant: str, key: str) -> bool:
         """Tell whether a withdrawal with a source key is in the log."""
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("withdrawal.stored_keys"), tenant, [dedupe_key(WITHDRAWAL_CHANNEL, key)])
-        return bool(rows)
+        return bool(await self._log.stored_keys(tenant, WITHDRAWAL_CHANNEL, [key]))
 
     async def forget(self, tenant: str, rows: Sequence[asyncpg.Record]) -> None:
         """Remove events from every answer for good, in one append, however many; some may be withdrawn already.
@@ -125,7 +123,7 @@ class Withdrawals:
         """Restore withdrawn events to every answer, all or none; see `withdraw`."""
         rows = await self._resolve(tenant, event_ids, may_see, may_append)
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
-        return await self._append(tenant, rows, changed, Withdrawal(reason="restored", events=()), dry_run=dry_run)
+        return await self._append(tenant, rows, changed, "restored", dry_run=dry_run)
 
     async def append(
         self,
@@ -135,14 +133,10 @@ class Withdrawals:
         supersedes: Sequence[str],
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
-        beside: Sequence[NewEvent] = (),
-    ) -> list[AppendResult]:
-        """Append an event that replaces others, atomically; return its result, then those of `beside`.
+    ) -> AppendResult:
+        """Append an event that replaces others, atomically; return its result.
 
         A repeat with the same source key returns the first result. If two events replace the same one, one is refused.
-
-        Args:
-            beside: further events to append in the same group.
 
         Raises:
             EventNotFound: an event to replace does not exist, or may not be seen.
@@ -150,9 +144,8 @@ class Withdrawals:
             InvalidArgument: more than `MAX_WITHDRAWN`.
         """
         event, withdrawals = await self.superseding(tenant, event, supersedes, may_see=may_see, may_append=may_append)
-        events = [event, *beside, *withdrawals]
-        results = await self._log.append_events(tenant, events)
-        return results[: 1 + len(beside)]
+        result, *_ = await self._log.append_events(tenant, [event, *withdrawals])
+        return result
 
     async def replace(self, tenant: str, event_ids: Sequence[str], by: str, *, may_see: MaySee) -> None:
         """Mark events as superseded by an event that is stored already. A repeat changes nothing.
@@ -206,7 +199,7 @@ class Withdrawals:
             raise already_superseded(
                 refused_row["event_id"], refused_row["successor_id"] if successor_visible else None
             )
-        return _with_id(event, event_id), withdrawals
+        return event._replace(event_id=event_id), withdrawals
 
     async def _all_stored(self, tenant: str, withdrawals: Sequence[NewEvent]) -> bool:
         """Tell whether all these withdrawals are in the log already, so that the append is a repeat."""
@@ -221,25 +214,25 @@ class Withdrawals:
     ) -> WithdrawalResult:
         # A superseded event can still be found on request, so it can be forgotten; not the other way round.
         changed = [row for row in rows if row["reason"] != reason and _rank(row["reason"]) <= _rank(reason)]
-        return await self._append(tenant, rows, changed, Withdrawal(reason=reason, events=()), dry_run=dry_run, key=key)
+        return await self._append(tenant, rows, changed, reason, dry_run=dry_run, key=key)
 
     async def _append(
         self,
         tenant: str,
         rows: Sequence[asyncpg.Record],
         changed: Sequence[asyncpg.Record],
-        withdrawal: Withdrawal,
+        reason: Reason,
         *,
         dry_run: bool,
         key: str | None = None,
     ) -> WithdrawalResult:
         """Append one withdrawal per scope for the rows in `changed`, and report about all rows."""
         if changed and not dry_run:
-            first, *others = _by_scope(changed, withdrawal, key=None)
+            first, *others = _by_scope(changed, Withdrawal(reason=reason, events=()), key=None)
             await self._log.append_events(tenant, [first._replace(source_event_key=key), *others])
         ids = {row["event_id"] for row in changed}
         return WithdrawalResult(
-            reason=withdrawal.reason,
+            reason=reason,
             changed=tuple(row["event_id"] for row in changed),
             unchanged=tuple(row["event_id"] for row in rows if row["event_id"] not in ids),
             dry_run=dry_run,
@@ -310,10 +303,6 @@ def _by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: st
             )
         )
     return withdrawals
-
-
-def _with_id(event: NewEvent, event_id: str) -> NewEvent:
-    return event if event.event_id == event_id else event._replace(event_id=event_id)
 
 
 def _absent(event_id: str) -> errors.EventNotFound:

@@ -109,7 +109,7 @@ async def is_stored(connection: Connection, tenant: str, withdrawal: NewEvent) -
     if withdrawal.source_event_key is None:
         return False
     key = dedupe_key(withdrawal.channel, withdrawal.source_event_key)
-    return bool(await connection.fetch(sql("withdrawal.stored_keys"), tenant, [key]))
+    return bool(await connection.fetch(sql("events.stored_keys"), tenant, [key]))
 
 
 def already_superseded(event_id: str, successor_id: str | None = None) -> errors.AlreadySuperseded:

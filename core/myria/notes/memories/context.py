@@ -7,6 +7,7 @@ of another one; markup is escaped, so that it loads no image, makes no link and 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -89,14 +90,7 @@ def session_context(
 
 def _largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
     """Return the largest number up to `most` that fits, where every smaller one does, too; -1 where none fits."""
-    fitting, too_many = -1, most + 1
-    while fitting + 1 < too_many:
-        middle = (fitting + too_many) // 2
-        if fits(middle):
-            fitting = middle
-        else:
-            too_many = middle
-    return fitting
+    return bisect_left(range(most + 1), True, key=lambda number: not fits(number)) - 1
 
 
 def _markdown(

@@ -247,7 +247,26 @@ class MemoryReader:
         hits that the bound of batches ends the search, `scanned` says how many hits were checked.
         """
         question = _question(masks, filters, query, types=(NOTE_TYPE,))
-        work = partial(_best, question, filters, limit=limit, offset=offset, most_bytes=self._page_bytes)
+
+        async def work(reader: EventFinder) -> MemoryPage:
+            room = PageRoom(limit=limit, most_bytes=self._page_bytes)
+            memories: list[StoredMemory] = []
+            looked_at, left_out, is_whole = 0, 0, False
+            async for found in _batches(question, reader):
+                looked_at += len(found.events)
+                is_whole = found.following is None
+                for memory in await _current_memories(masks, reader, filters, found.events):
+                    if not filters.match(memory):
+                        continue
+                    if left_out < offset:
+                        left_out += 1
+                    elif room.take(_long_parts(memory)):
+                        memories.append(memory)
+                    else:
+                        return MemoryPage(memories=tuple(memories), has_more=True, cursor=None)
+            scanned = None if is_whole else looked_at
+            return MemoryPage(memories=tuple(memories), has_more=False, cursor=None, scanned=scanned)
+
         page = await self._read(tenant, masks, work)
         statements = [
             ComparedNote(text=memory.draft.content, at=memory.updated_at, number=memory.number)
@@ -528,35 +547,6 @@ async def _holding(
         if not has_room:
             break
     return in_order(last), looked_at
-
-
-async def _best(
-    question: EventNodesQuery,
-    filters: MemoryFilters,
-    reader: EventFinder,
-    *,
-    limit: int,
-    offset: int,
-    most_bytes: int,
-) -> MemoryPage:
-    """Return a page of the memories that pass the filters, best first, without the first `offset` of them."""
-    room = PageRoom(limit=limit, most_bytes=most_bytes)
-    memories: list[StoredMemory] = []
-    looked_at = 0
-    async for found in _batches(question, reader):
-        looked_at += len(found.events)
-        for memory in await _current_memories(question.masks, reader, filters, found.events):
-            if not filters.match(memory):
-                continue
-            if offset:
-                offset -= 1
-            elif room.take(_long_parts(memory)):
-                memories.append(memory)
-            else:
-                return MemoryPage(memories=tuple(memories), has_more=True, cursor=None)
-        if found.following is None:
-            return MemoryPage(memories=tuple(memories), has_more=False, cursor=None)
-    return MemoryPage(memories=tuple(memories), has_more=False, cursor=None, scanned=looked_at)
 
 
 def _long_parts(memory: StoredMemory) -> bytes:

@@ -21,7 +21,6 @@ from myria.errors import (
 )
 from myria.log.canonical import digest
 from myria.log.event_log import EventLog
-from myria.log.payloads import dedupe_key
 from myria.log.scopes import scope_key
 from myria.notes.registrations.model import (
     CLOSED,
@@ -154,7 +153,7 @@ class Registrations:
             await self._change(tenant, shared, "agent", agent_id, deleted, now=now, key=source_key)
         except AgentNotFound:
             # A repeat of the call that deleted it finds that call's event, and has nothing left to do.
-            if source_key is None or not await self._is_stored(tenant, source_key):
+            if source_key is None or not await self._log.stored_keys(tenant, REGISTRY_CHANNEL, [source_key]):
                 raise
 
     async def find_agent(self, tenant: str, shared: str, named: str) -> Entry | None:
@@ -285,11 +284,6 @@ class Registrations:
         event = registration_event(entry, (shared,), at=at, key=key)
         self._log.check_size(event)
         await self._log.append_events(tenant, [event])
-
-    async def _is_stored(self, tenant: str, source_key: str) -> bool:
-        async with self._database.read(tenant) as connection:
-            key = dedupe_key(REGISTRY_CHANNEL, source_key)
-            return await connection.fetchrow(sql("events.of_key"), tenant, key) is not None
 
 
 def _absent(kind: EntryKind) -> AgentNotFound | SessionNotFound:

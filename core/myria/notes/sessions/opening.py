@@ -8,6 +8,7 @@ notes. Each note has its date.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -304,14 +305,10 @@ class Openings:
             some = set(chosen[:most])
             return [note.to_json() for note in opening.notes if note in some]
 
-        fitting, beyond = 0, len(chosen) + 1
-        while fitting + 1 < beyond:
-            middle = (fitting + beyond) // 2
-            if token_counter().count(orjson.dumps(shown(middle)).decode()) <= budget:
-                fitting = middle
-            else:
-                beyond = middle
-        return shown(fitting)
+        def is_too_much(most: int) -> bool:
+            return token_counter().count(orjson.dumps(shown(most)).decode()) > budget
+
+        return shown(bisect_left(range(1, len(chosen) + 1), True, key=is_too_much))
 
 
 def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:

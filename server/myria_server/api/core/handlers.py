@@ -44,14 +44,14 @@ async def append_event(call: ApiCall, request: Any) -> Json:
         results = await call.memory.log.append_events(call.tenant, (event,))
         return results[0].to_json()
     async with call.memory.events_named(call.tenant, supersedes) as event_ids:
-        results = await call.memory.withdrawals.append(
+        result = await call.memory.withdrawals.append(
             call.tenant,
             event,
             supersedes=event_ids,
             may_see=call.principal.asking_beside(event.participants).sees,
             may_append=call.principal.need_channel,
         )
-    return results[0].to_json()
+    return result.to_json()
 
 
 async def append_events(call: ApiCall, request: Any) -> Json:
