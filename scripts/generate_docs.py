@@ -139,11 +139,15 @@ def tools_page() -> str:
 def roles_page() -> str:
     """Return the generated end of docs/roles.md."""
     parts = ["\n"]
+    whole: dict[str, list[str]] = {}
     for tool in TOOLS:
         told = told_without_read(tool.roles, (tool.answer,))
-        if told:
+        if told == "all":
+            whole.setdefault(" or ".join(tool.roles), []).append(f"`{tool.plain()}`")
+        elif told:
             finds = f" (by {' or '.join(f'`{name}`' for name in tool.finds_by)} also read)" if tool.finds_by else ""
             parts.append(f"- `{tool.plain()}`, {' or '.join(tool.roles)}{finds}: {told}\n")
+    parts.extend(f"- {', '.join(names)}, {roles}: all\n" for roles, names in whole.items())
     for route in ROUTES:
         told = told_without_read(route.roles, route.answer) if route.answer else "nothing, as to everybody"
         if told:

@@ -35,8 +35,8 @@ FOLDERS = sorted(folder.name for folder in ROOT.iterdir() if folder.is_dir() and
 MADE_BY_HAND = {"benchmarks/out"}
 """Where programs write."""
 CODE = {".py", ".sql", ".toml", ".yaml", ".yml", ".ts", ".tpl", ".sh", ".svg"}
-FOREIGN_VARIABLES = {"MYRIA_URL", "MYRIA_SERVICE_HOST"}
-"""What the requests of docs/integrations/http.md read, and what Kubernetes sets."""
+FOREIGN_VARIABLES = {"MYRIA_URL"}
+"""What the requests of docs/integrations/http.md read."""
 FOREIGN_FLAGS = {"--set", "--reuse-values", "--reset-then-reuse-values", "--shm-size", "--volumes"} | {
     "--dangerously-bypass-hook-trust"
 }
