@@ -16,7 +16,18 @@ from tests.release.conftest import ROOT, git
 
 WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
 STEPS = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
-OURS = {"*.py", "*.sql", "py.typed", "README.md", "members.toml", "kinds.toml", "facts.toml"}
+OURS = {
+    "*.py",
+    "*.sql",
+    "py.typed",
+    "README.md",
+    "members.toml",
+    "kinds.toml",
+    "facts.toml",
+    "*.html",
+    "console.*",
+    "icon.svg",
+}
 """Files of the packages that nobody else wrote."""
 
 
