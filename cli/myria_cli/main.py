@@ -17,7 +17,7 @@ def main() -> None:
         raise SystemExit(hook.main(sys.argv[2:]))
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    gc.disable()  # imports make no garbage, and to look for it is a fifth of a start; `options.run` enables it again
+    gc.disable()  # imports make hardly any garbage, and to look for it is a fifth of a start; `options.run` enables it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread per core; Myria multiplies little
     from myria_cli.app import app
 

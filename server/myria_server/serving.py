@@ -178,8 +178,7 @@ async def serve_http(
     except ConfigurationError:
         sock.close()
         raise
-    # The program's own objects are never garbage, and scanning them would take tens of milliseconds.
-    gc.collect()
+    # The program's own objects are hardly ever garbage, and scanning them would take a tenth of a second.
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     departure = departure or Departure()
