@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.release.conftest import copied
 
 
+@pytest.mark.processes
 def test_what_is_gone_is_named(tmp_path: Path) -> None:
     """A setting with another default, a lost argument and a lost route are named; what is new is no loss."""
     checkout = copied(tmp_path / "checkout")
