@@ -6,9 +6,9 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from myria.errors import InvalidArgument
-from myria_cli import console
 from myria_cli.commands.events import PANEL
 from myria_cli.draw import answer_tree, expected_text
 from myria_cli.options import Options, command
@@ -120,13 +120,9 @@ async def query(
             answer = await memory.retrieval.query_references(
                 options.tenant, read(ReferencesInput, arguments).query_value(principal)
             )
-    if not options.json and not answer["root"]["children"]:
-        console.write(NOTHING)
-    else:
-        more = (f"--cursor {answer['next_cursor']}", "dim") if answer.get("next_cursor") else None
-        options.answer(answer, answer_tree(answer, scores=scores or explain), more)
-    if (expected := answer.get("expected")) is not None and not options.json:
-        console.write(expected_text(expected))
+    tree = answer_tree(answer, scores=scores or explain) if answer["root"]["children"] else Text(NOTHING)
+    more = (f"--cursor {answer['next_cursor']}", "dim") if answer.get("next_cursor") else None
+    options.answer(answer, tree, more, expected_text(answer["expected"]) if answer.get("expected") else None)
 
 
 def _hint(text: str) -> dict[str, Any]:
