@@ -20,7 +20,6 @@ from myria.settings import McpSettings, Settings
 from myria_server.api.memtrace.schemas import PREFIX, refused
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.http.certificate import Certificate
-from myria_server.http.listening import reserve_port
 from myria_server.mcp.messages import rpc_error
 from myria_server.metrics import ServerMetrics
 
@@ -143,35 +142,29 @@ class HttpServer:
 
 async def serve_http(
     memory: Memory,
-    settings: Settings | None = None,
+    settings: Settings,
+    sock: socket.socket,
     *,
-    sock: socket.socket | None = None,
-    insecure: bool = False,
+    departure: Departure,
     tenant: str = "default",
     metrics: ServerMetrics | None = None,
-    stop: asyncio.Event | None = None,
-    departure: Departure | None = None,
     linger_s: float | None = None,
     ready: asyncio.Event | None = None,
 ) -> None:
-    """Serve MCP over HTTP until `stop` is set (or the task is cancelled), or the departure asked for is over.
+    """Serve MCP over HTTP until the departure asked for is over, or the task is cancelled.
 
     A departure: readiness fails at once, and serving goes on, each answer closing its connection, until routers have
-    noticed; then nothing new is accepted, and open requests get the drain time to finish. `stop` leaves out the first
-    part. Signals are the caller's business: call `departure.ask` from a handler.
+    noticed; then nothing new is accepted, and open requests get the drain time to finish. Signals are the caller's
+    business: call `departure.ask` from a handler.
 
     Args:
-        sock: from `reserve_port`; by default the port of the settings is reserved here.
+        sock: from `reserve_port`.
         linger_s: seconds of serving on; by default those of the settings.
         ready: set once requests are answered.
 
     Raises:
-        PortInUse, ConfigurationError: before anything else.
+        ConfigurationError: before anything else.
     """
-    settings = settings or Settings()
-    if sock is None:
-        guarded = settings.auth.mode == "keys"
-        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
     app = build_app(memory, settings, tenant=tenant, metrics=metrics)
     try:
         server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
@@ -181,26 +174,14 @@ async def serve_http(
     # The program's own objects are hardly ever garbage, and scanning them would take a tenth of a second.
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
-    departure = departure or Departure()
     linger_s = settings.mcp.linger_s if linger_s is None else linger_s
     async with _running(server, ready, departure.hurried):
-        await _wait_for_any(departure.asked, stop or asyncio.Event())
-        if departure.asked.is_set():
-            app.readiness.draining = True
-            logger.info("leaving in %g s", linger_s, extra={"action": "server_leaving", "linger_s": linger_s})
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(linger_s):
-                    await _wait_for_any(departure.hurried, stop or asyncio.Event())
-
-
-async def _wait_for_any(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
+        await departure.asked.wait()
+        app.readiness.draining = True
+        logger.info("leaving in %g s", linger_s, extra={"action": "server_leaving", "linger_s": linger_s})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(linger_s):
+                await departure.hurried.wait()
 
 
 @contextlib.asynccontextmanager

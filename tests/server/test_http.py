@@ -13,7 +13,7 @@ from myria.errors import ConfigurationError, PortInUse
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.http.listening import reserve_port
-from myria_server.serving import serve_http
+from myria_server.serving import Departure, serve_http
 from tests.server.wire import Served, event, serving
 from tests.support.locks import somebody_waits
 from tests.support.patience import PATIENCE_S
@@ -61,27 +61,19 @@ def test_a_host_that_is_not_here_is_a_configuration_error(host: str) -> None:
 
 
 async def test_serving_ends_when_told(memory: Memory) -> None:
-    """serve_http answers once ready is set, and returns after stop is set."""
+    """serve_http answers once ready is set, and returns after it was asked to."""
     sock = reserve_port("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    stop, ready = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(serve_http(memory, sock=sock, stop=stop, ready=ready))
+    departure, ready = Departure(), asyncio.Event()
+    task = asyncio.create_task(serve_http(memory, Settings(), sock, departure=departure, linger_s=0, ready=ready))
     await ready.wait()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     assert b'{"status":"ok"}' in await reader.read()
     writer.close()
-    stop.set()
+    departure.ask()
     await asyncio.wait_for(task, 120)
     reserve_port("127.0.0.1", port).close()
-
-
-async def test_the_default_port_may_be_busy(memory: Memory) -> None:
-    """Without a reserved socket the settings' port is tried, and refused in the same words."""
-    with reserve_port("127.0.0.1", 0) as taken:
-        settings = Settings.load(overrides={"mcp.port": taken.getsockname()[1]}, environ={})
-        with pytest.raises(PortInUse):
-            await serve_http(memory, settings)
 
 
 async def refuses_connections(port: int) -> None:

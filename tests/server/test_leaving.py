@@ -123,7 +123,7 @@ async def leaving(
         sock = reserve_port("127.0.0.1", 0)
         departure, ready = Departure(), asyncio.Event()
         address = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        task = asyncio.create_task(serve_http(memory, settings, sock=sock, departure=departure, ready=ready))
+        task = asyncio.create_task(serve_http(memory, settings, sock, departure=departure, ready=ready))
         await ready.wait()
         async with httpx.AsyncClient(base_url=address, timeout=PATIENCE_S, verify=False) as client:
             yield client, departure, task

@@ -228,10 +228,10 @@ async def serve(
             await serve_http(
                 memory,
                 settings,
-                sock=sock,
+                sock,
+                departure=departure,
                 tenant=options.tenant,
                 metrics=metrics,
-                departure=departure,
                 linger_s=linger_s,
             )
         finally:

@@ -7,9 +7,7 @@ Whatever cannot be taken so stays as it is, for the check to refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Set
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -19,6 +17,8 @@ from myria.log.jsontext import decode
 from myria_server.api.schemas import whole_schema
 
 T = TypeVar("T")
+Path = tuple[int | str, ...]
+"""Names and indexes that lead to a field."""
 
 MAX_JSON_TEXT = 256 * 1024
 """Characters of JSON text that are read within the arguments of one call: it is read at one go, unlike a body."""
@@ -28,42 +28,13 @@ _SCALAR_TEXT = 64
 """Characters of the longest text that may be a number, true or false."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Shape:
-    """What a schema allows: its types, and the shapes of an object's properties and of a list's items."""
-
-    types: frozenset[str]
-    takes_text: bool
-    properties: Mapping[str, _Shape] = field(default_factory=dict)
-    items: _Shape | None = None
-
-    @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> _Shape:
-        branches = schema.get("anyOf", (schema,))
-        properties = {name: cls.of(part) for branch in branches for name, part in branch.get("properties", {}).items()}
-        items = next((cls.of(branch["items"]) for branch in branches if branch.get("items")), None)
-        types = frozenset(_declared_types(branches))
-        return cls(types=types, takes_text=not types or "string" in types, properties=properties, items=items)
-
-
-def _declared_types(branches: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    for branch in branches:
-        types = branch.get("type", ())
-        yield from (types,) if isinstance(types, str) else types
-
-
-@lru_cache
-def _shape_of(model: type[BaseModel]) -> _Shape:
-    return _Shape.of(whole_schema(model))
-
-
 def coerced(model: type[BaseModel], arguments: Any) -> Any:
     """Return arguments with JSON texts and whole numbers turned into the types of a model's schema.
 
     Raises:
         InvalidArgument: their JSON texts are longer than `MAX_JSON_TEXT` together; the detail `field` names one.
     """
-    return _Coercer().coerce(arguments, _shape_of(model), "")
+    return _Coercer().coerce(arguments, whole_schema(model), ())
 
 
 def understood(model: type[BaseModel], arguments: Any, read: Callable[[Any], T]) -> T:
@@ -91,43 +62,44 @@ class _Coercer:
     def __init__(self) -> None:
         self._characters_left = MAX_JSON_TEXT
 
-    def coerce(self, value: Any, shape: _Shape, path: str) -> Any:
-        """Return a value with everything in it coerced to the shape; the same object where nothing changes."""
-        if type(value) is str and not shape.takes_text:
-            value = self._parse_text(value, shape.types, path)
-        if type(value) is float and "number" not in shape.types and "integer" in _types_of_value(value) & shape.types:
+    def coerce(self, value: Any, schema: Mapping[str, Any], path: Path) -> Any:
+        """Return a value with everything in it coerced to a schema; the same object where nothing changes."""
+        branches = schema.get("anyOf", (schema,))
+        types = {name for branch in branches for name in _listed(branch.get("type", []))}
+        if type(value) is str and types and "string" not in types:
+            value = self._parse_text(value, types, path)
+        if type(value) is float and "number" not in types and "integer" in _types_of_value(value) & types:
             return int(value)
-        parts: Iterable[tuple[Any, Any, _Shape | None]] = ()
-        if type(value) is dict and shape.properties:
-            parts = [(name, part, shape.properties.get(name)) for name, part in value.items()]
-        elif type(value) is list and shape.items is not None:
-            parts = [(index, part, shape.items) for index, part in enumerate(value)]
+        parts: list[tuple[Any, Mapping[str, Any]]] = []
+        if type(value) is dict:
+            properties = {name: part for branch in branches for name, part in branch.get("properties", {}).items()}
+            parts = [(name, part) for name, part in properties.items() if name in value]
+        elif type(value) is list and (items := [branch["items"] for branch in branches if "items" in branch]):
+            parts = [(index, items[0]) for index in range(len(value))]
         changed = {}
-        for key, part, part_shape in parts:
-            # Most values are texts where texts are allowed: skipping them here saves most of the work.
-            if part_shape is None or (type(part) is str and part_shape.takes_text):
+        for key, part_schema in parts:
+            # Most values are texts where texts are taken: skipping them here saves most of the work.
+            if type(value[key]) is str and "string" in _listed(part_schema.get("type", "")):
                 continue
-            place = f"{path}[{key}]" if type(value) is list else f"{path}.{key}" if path else key
-            coerced_part = self.coerce(part, part_shape, place)
-            if coerced_part is not part:
-                changed[key] = coerced_part
+            part = self.coerce(value[key], part_schema, (*path, key))
+            if part is not value[key]:
+                changed[key] = part
         if not changed:
             return value
-        return (
-            {**value, **changed}
-            if type(value) is dict
-            else [changed.get(index, part) for index, part in enumerate(value)]
-        )
+        if type(value) is dict:
+            return {**value, **changed}
+        return [changed.get(index, part) for index, part in enumerate(value)]
 
-    def _parse_text(self, text: str, types: frozenset[str], path: str) -> Any:
+    def _parse_text(self, text: str, types: Set[str], path: Path) -> Any:
         """Return the value that a JSON text stands for, or the text itself where that value has none of these types."""
         if text[:_SCALAR_TEXT].lstrip()[:1] in ("[", "{"):
             self._characters_left -= len(text)
             if self._characters_left < 0:
+                field = field_path(path)
                 raise InvalidArgument(
-                    f"{path} is JSON as text, of which one call may hold {MAX_JSON_TEXT} characters; send the value "
+                    f"{field} is JSON as text, of which one call may hold {MAX_JSON_TEXT} characters; send the value "
                     "itself",
-                    field=path,
+                    field=field,
                     limit=MAX_JSON_TEXT,
                 )
         elif len(text) > _SCALAR_TEXT:
@@ -135,7 +107,16 @@ class _Coercer:
         return _parse_json(text, types)
 
 
-def _parse_json(text: str, types: frozenset[str]) -> Any:
+def field_path(path: Path) -> str:
+    """Return a path as text, such as `masks[0].exact`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def _listed(types: str | list[str]) -> list[str]:
+    return [types] if isinstance(types, str) else types
+
+
+def _parse_json(text: str, types: Set[str]) -> Any:
     try:
         value = decode(text.encode())
     except (MyriaError, UnicodeEncodeError):

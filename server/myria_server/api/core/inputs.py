@@ -56,7 +56,7 @@ from myria.log.masks import MAX_MASKS
 from myria.log.payloads import TopicHint
 from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS, MAX_PARTICIPANTS, canonical_participants
 from myria.search.queries import EventNodesQuery, Format, Mode, Order, ReferencesQuery, View
-from myria_server.api.coercion import coerced
+from myria_server.api.coercion import coerced, field_path
 from myria_server.api.fields import MOMENT, NULL, check_list, optional, optional_text, or_default, text, texts
 from myria_server.api.schemas import fields_at
 
@@ -404,10 +404,10 @@ def _error_of(error: ValidationError, model: type[BaseModel]) -> MyriaError:
     """Return one problem of a validation as an error of ours; an unknown field comes before all others."""
     problems = error.errors(include_url=False, include_input=False, include_context=True)
     problem = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
-    path = _field_path(problem["loc"])
+    path = field_path(problem["loc"])
     if problem["type"] == "extra_forbidden":
         *parent_path, name = problem["loc"]
-        return unknown_field(name, fields_at(model, tuple(parent_path)), _field_path(tuple(parent_path)))
+        return unknown_field(name, fields_at(model, tuple(parent_path)), field_path(tuple(parent_path)))
     if problem["type"] == "missing":
         return InvalidArgument(f"{path} is required", field=path)
     context = problem.get("ctx", {})
@@ -431,8 +431,3 @@ def _problem_text(kind: str, message: str, context: Mapping[str, Any]) -> str:
             return f"must be {context['expected']}"
         case _:
             return message[:1].lower() + message[1:]
-
-
-def _field_path(location: tuple[int | str, ...]) -> str:
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
-    return "".join(parts).lstrip(".")

@@ -73,13 +73,13 @@ class Route:
     handler: Handler
     method: str
     path: str
-    query: type[Input] | None = None
-    body: tuple[type[Input], ...] = ()
+    query: type[Input] | None
+    body: tuple[type[Input], ...]
     needs_body: bool = True
-    answer: tuple[type[Answer], ...] = ()
-    changes: bool = False
-    keyed: bool = False
-    status: int = 200
+    answer: tuple[type[Answer], ...]
+    changes: bool
+    keyed: bool
+    status: int
     refusals: tuple[type[MyriaError], ...] = ()
 
     @property
@@ -190,16 +190,40 @@ _PATH_ID_FIELDS = {"agents": "agent_id", "sessions": "session_id"}
 _NOT_FOUND_ERRORS = {"memories": NoteNotFound, "agents": AgentNotFound, "sessions": SessionNotFound}
 
 
-def _route(method: str, path: str, **more: Any) -> Callable[[_Handler], _Handler]:
-    """Return a decorator that serves a handler as a route; its argument `request` says what the route takes."""
+def _route(
+    method: str,
+    path: str,
+    *,
+    answer: tuple[type[Answer], ...] = (),
+    status: int = 200,
+    changes: bool | None = None,
+    keyed: bool | None = None,
+    **more: Any,
+) -> Callable[[_Handler], _Handler]:
+    """Return a decorator that serves a handler as a route; its argument `request` says what the route takes.
+
+    Unless something else is said, all methods but GET change something, and what changes takes an Idempotency-Key.
+    """
+    changes = method != "GET" if changes is None else changes
 
     def serve(handler: _Handler) -> _Handler:
         hint = get_type_hints(handler)["request"]
         models = get_args(hint) or (() if hint is NoneType else (hint,))
-        takes: Json = {"query": next(iter(models), None)} if method == "GET" else {"body": models}
-        title = (handler.__doc__ or "").rstrip(".")
-        name = handler.__name__
-        _ROUTES.append(Route(name=name, title=title, handler=handler, method=method, path=path, **takes, **more))
+        route = Route(
+            name=handler.__name__,
+            title=(handler.__doc__ or "").rstrip("."),
+            handler=handler,
+            method=method,
+            path=path,
+            query=next(iter(models), None) if method == "GET" else None,
+            body=() if method == "GET" else models,
+            answer=answer,
+            changes=changes,
+            keyed=changes if keyed is None else keyed,
+            status=status if answer else 204,
+            **more,
+        )
+        _ROUTES.append(route)
         return handler
 
     return serve
@@ -208,9 +232,7 @@ def _route(method: str, path: str, **more: Any) -> Callable[[_Handler], _Handler
 @_route(
     "POST",
     "/memories",
-    keyed=True,
     answer=(rest.MemoryBody, rest.MemoriesBody),
-    changes=True,
     status=201,
     refusals=(DuplicateMemory, IdempotencyKeyReused, NoteNotFound),
 )
@@ -276,9 +298,7 @@ async def get_memory(call: RestCall, request: None) -> Json:
 @_route(
     "PATCH",
     "/memories/{id}",
-    keyed=True,
     answer=(rest.MemoryBody,),
-    changes=True,
     refusals=(NoteNotFound, AlreadySuperseded, DuplicateMemory, IdempotencyKeyReused),
 )
 async def amend_memory(call: RestCall, request: rest.MemoryChangeInput) -> Json:
@@ -295,7 +315,7 @@ async def amend_memory(call: RestCall, request: rest.MemoryChangeInput) -> Json:
     return memory.to_json(call.tenant)
 
 
-@_route("DELETE", "/memories/{id}", keyed=True, changes=True, status=204, refusals=(NoteNotFound,))
+@_route("DELETE", "/memories/{id}", refusals=(NoteNotFound,))
 async def withdraw_memory(call: RestCall, request: None) -> Json:
     """Take a memory out of every answer."""
     may_see, may_append = call.whose.masks.sees, call.principal.need_channel
@@ -312,7 +332,7 @@ async def withdraw_memory(call: RestCall, request: None) -> Json:
     return {}
 
 
-@_route("POST", "/search", answer=(rest.SearchBody,))
+@_route("POST", "/search", answer=(rest.SearchBody,), changes=False)
 async def search_memories(call: RestCall, request: rest.SearchInput) -> Json:
     """Search memories."""
     began = time.perf_counter()
@@ -331,15 +351,7 @@ async def search_memories(call: RestCall, request: rest.SearchInput) -> Json:
     return _page_json("results", page, call, is_first=is_first, query_time_ms=took_ms)
 
 
-@_route(
-    "POST",
-    "/agents",
-    keyed=True,
-    answer=(rest.AgentBody,),
-    changes=True,
-    status=201,
-    refusals=(AgentExists, IdempotencyKeyReused),
-)
+@_route("POST", "/agents", answer=(rest.AgentBody,), status=201, refusals=(AgentExists, IdempotencyKeyReused))
 async def register_agent(call: RestCall, request: rest.NewAgentInput) -> Json:
     """Register an agent."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -383,14 +395,7 @@ async def _agents_json(call: RestCall, entries: Sequence[Entry]) -> list[Json]:
     ]
 
 
-@_route(
-    "DELETE",
-    "/agents/{id}",
-    keyed=True,
-    changes=True,
-    status=204,
-    refusals=(AgentNotFound,),
-)
+@_route("DELETE", "/agents/{id}", refusals=(AgentNotFound,))
 async def delete_agent(call: RestCall, request: None) -> Json:
     """Take an agent out of the registry; what it kept stays."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -425,15 +430,7 @@ async def get_agent_statistics(call: RestCall, request: None) -> Json:
     return answer
 
 
-@_route(
-    "POST",
-    "/sessions",
-    keyed=True,
-    answer=(rest.SessionBody,),
-    changes=True,
-    status=201,
-    refusals=(IdempotencyKeyReused,),
-)
+@_route("POST", "/sessions", answer=(rest.SessionBody,), status=201, refusals=(IdempotencyKeyReused,))
 async def open_session(call: RestCall, request: rest.NewSessionInput) -> Json:
     """Open a session of a registered agent."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -463,13 +460,7 @@ async def get_session(call: RestCall, request: None) -> Json:
     return entry.session_json(call.tenant)
 
 
-@_route(
-    "PUT",
-    "/sessions/{id}",
-    answer=(rest.SessionBody,),
-    changes=True,
-    refusals=(SessionNotFound,),
-)
+@_route("PUT", "/sessions/{id}", answer=(rest.SessionBody,), refusals=(SessionNotFound,), keyed=False)
 async def change_session(call: RestCall, request: rest.SessionChangeInput) -> Json:
     """Close a session, or change it."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -485,12 +476,7 @@ async def list_session_memories(call: RestCall, request: rest.ListInput) -> Json
     return await list_memories(call, request, session_id=call.entry_id)
 
 
-@_route(
-    "POST",
-    "/sessions/{id}/context",
-    needs_body=False,
-    answer=(rest.ContextBody,),
-)
+@_route("POST", "/sessions/{id}/context", needs_body=False, answer=(rest.ContextBody,), changes=False)
 async def get_session_context(call: RestCall, request: rest.SessionContextInput) -> Json:
     """Write the context of a session, for a prompt."""
     context = await call.memory.memory_reader.context(
