@@ -24,7 +24,7 @@ from myria.access.issuers import Issuer
 from myria.access.key_cache import KeyCache
 from myria.access.principal import Face, Principal
 from myria.errors import CredentialInvalid
-from myria_server.http.keysets import KeySet
+from myria_server.http.keysets import KeySet, PublicKey
 
 MAX_KNOWN = 10_000
 """Tokens remembered by one process; the one used longest ago goes first."""
@@ -39,7 +39,7 @@ class _KnownToken:
     principal: Principal
     claims: Mapping[str, Any]
     issuer: _TrustedIssuer
-    key: bytes
+    key: PublicKey
     ends_at: float
 
 
@@ -133,7 +133,7 @@ class Tokens:
             raise CredentialInvalid("this token's signature is not its issuer's", reason="signature") from error
         ends_at = check_times(claims, now=self._now(), leeway_s=trusted.issuer.leeway_s)
         principal = principal_of(claims, trusted.issuer, appends_for_anyone=self._appends_for_anyone)
-        return _KnownToken(principal, {"aud": claims.get("aud")}, trusted, public_key.identity, ends_at)
+        return _KnownToken(principal, {"aud": claims.get("aud")}, trusted, public_key, ends_at)
 
 
 def looks_like_token(text: str) -> bool:

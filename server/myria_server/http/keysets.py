@@ -11,6 +11,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -54,36 +55,30 @@ _MEMBERS = {"RSA": ("kty", "n", "e"), "EC": ("kty", "crv", "x", "y"), "OKP": ("k
 """The public members of each kind of key; nothing else of a key set is used."""
 
 
+@dataclass(frozen=True, slots=True)
 class PublicKey:
-    """One key of a set: `identity` is equal for equal keys alone."""
+    """One key of a set, with its public members by name."""
 
-    def __init__(self, key_id: str | None, algorithm: str | None, members: Mapping[str, str]) -> None:
-        self.key_id = key_id
-        self.identity = orjson.dumps([key_id, algorithm, members], option=orjson.OPT_SORT_KEYS)
-        self._algorithm = algorithm
-        self._members = members
-        self._bound_keys: dict[str, jwt.PyJWK | None] = {}
+    key_id: str | None
+    algorithm: str | None
+    members: tuple[tuple[str, str], ...]
 
-    def for_algorithm(self, algorithm: str) -> jwt.PyJWK | None:
-        """Return the key bound to an algorithm, or None where it is not a key for that."""
-        if algorithm not in self._bound_keys:
-            self._bound_keys[algorithm] = self._bind(algorithm)
-        return self._bound_keys[algorithm]
 
-    def _bind(self, algorithm: str) -> jwt.PyJWK | None:
-        """Return the key bound to an algorithm; None where kind, curve or size of the key do not suit it."""
-        kind, curve = _KINDS[algorithm]
-        if self._algorithm not in (None, algorithm) or self._members["kty"] != kind:
-            return None
-        if curve is not None and self._members["crv"] != curve:
-            return None
-        try:
-            bound_key = jwt.PyJWK.from_dict(dict(self._members), algorithm=algorithm)
-        except PyJWTError:
-            return None
-        if kind == "RSA" and bound_key.key.key_size not in _RSA_BITS:
-            return None
-        return bound_key
+@lru_cache(maxsize=1024)
+def _bind(key: PublicKey, algorithm: str) -> jwt.PyJWK | None:
+    """Return a key bound to an algorithm; None where kind, curve or size of the key do not suit it."""
+    (kind, curve), members = _KINDS[algorithm], dict(key.members)
+    if key.algorithm not in (None, algorithm) or members["kty"] != kind:
+        return None
+    if curve is not None and members["crv"] != curve:
+        return None
+    try:
+        bound_key = jwt.PyJWK.from_dict(members, algorithm=algorithm)
+    except PyJWTError:
+        return None
+    if kind == "RSA" and bound_key.key.key_size not in _RSA_BITS:
+        return None
+    return bound_key
 
 
 class KeySet:
@@ -97,7 +92,6 @@ class KeySet:
         self._issuer = issuer
         self._ticks = ticks
         self._keys: tuple[PublicKey, ...] = ()
-        self._identities: frozenset[bytes] = frozenset()
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")
         self._failed = True
@@ -109,9 +103,9 @@ class KeySet:
         """Whether the last successful fetch is at most `stale_s` old, so that its keys may be used."""
         return self._ticks() - self._fetched_at <= self._issuer.stale_s
 
-    def holds(self, identity: bytes) -> bool:
+    def holds(self, key: PublicKey) -> bool:
         """Tell whether a key is still in the set."""
-        return identity in self._identities
+        return key in self._keys
 
     async def key(self, key_id: str | None, algorithm: str) -> tuple[PublicKey, jwt.PyJWK]:
         """Return the key that a token's header names, also bound to its algorithm; fetch again where none matches.
@@ -154,13 +148,9 @@ class KeySet:
 
     def _matching_keys(self, key_id: str | None, algorithm: str) -> list[tuple[PublicKey, jwt.PyJWK]]:
         """Return the keys for this algorithm with this id, or with any id where the token names none."""
-        matches = []
-        for key in self._keys:
-            if key_id is None or key.key_id == key_id:
-                bound_key = key.for_algorithm(algorithm)
-                if bound_key is not None:
-                    matches.append((key, bound_key))
-        return matches
+        named_keys = [key for key in self._keys if key_id is None or key.key_id == key_id]
+        bound_keys = [(key, _bind(key, algorithm)) for key in named_keys]
+        return [(key, bound_key) for key, bound_key in bound_keys if bound_key is not None]
 
     async def _fetch(self) -> None:
         """Fetch the key set once; log a failure, and keep the keys there were."""
@@ -182,7 +172,6 @@ class KeySet:
             return
         self._failed = False
         self._keys, self._fetched_at = keys, started_at
-        self._identities = frozenset(key.identity for key in keys)
 
     async def _discover_uri(self, client: httpx.AsyncClient) -> str:
         """Return the address of the key set, read from the issuer's metadata (RFC 8414, else OpenID Connect Discovery).
@@ -270,4 +259,4 @@ def _read_key(entry: Any) -> PublicKey | None:
     texts = {name: value for name, value in members.items() if isinstance(value, str) and len(value) <= MAX_MEMBER}
     if not texts or len(texts) < len(members):
         return None
-    return PublicKey(key_id, algorithm, texts)
+    return PublicKey(key_id, algorithm, tuple(texts.items()))

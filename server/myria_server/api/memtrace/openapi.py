@@ -30,6 +30,7 @@ from myria.errors import (
 )
 from myria_server.api.memtrace import schemas as rest
 from myria_server.api.memtrace.handlers import ROUTES, Route
+from myria_server.api.schemas import without
 from myria_server.api.without_read import open_model
 
 Json = dict[str, Any]
@@ -89,7 +90,10 @@ def document(version: str) -> Json:
     Args:
         version: of the program that serves it.
     """
-    used: set[type[BaseModel]] = {*_used_models(), rest.RestRefusal}
+    used: set[type[BaseModel]] = {
+        rest.RestRefusal,
+        *(model for route in ROUTES for model in (*route.body, *_answer_models(route))),
+    }
     models = sorted(used, key=lambda model: model.__name__)
     _, schemas = models_json_schema(
         [(model, "validation") for model in models], ref_template=_SCHEMA_REFERENCE, title=None, description=None
@@ -137,15 +141,10 @@ def page(described: Json) -> str:
             parts.append(f"<h3>{method.upper()} {escape(path)}</h3><p>{escape(operation['summary'])}</p><table>")
             for name, schema in _fields(operation, described):
                 text = schema.get("description", "")
-                parts.append(f"<tr><td><code>{escape(name)}</code><td>{escape(_type_text(schema))}<td>{escape(text)}")
+                kind = ", ".join(map(str, schema.get("enum", (schema.get("type", ""),))))
+                parts.append(f"<tr><td><code>{escape(name)}</code><td>{escape(kind)}<td>{escape(text)}")
             parts.append("</table>")
     return "".join(parts)
-
-
-def _used_models() -> Iterator[type[BaseModel]]:
-    for route in ROUTES:
-        yield from route.body
-        yield from _answer_models(route)
 
 
 def _answer_models(route: Route) -> list[type[BaseModel]]:
@@ -162,7 +161,7 @@ def _operation_of(route: Route) -> Json:
     if route.query is not None:
         described = _tidy(route.query.model_json_schema(ref_template=_SCHEMA_REFERENCE))
         for name, schema in described["properties"].items():
-            parameter = {"name": name, "in": "query", "schema": _without(schema, "description")}
+            parameter = {"name": name, "in": "query", "schema": without(schema, "description")}
             if "description" in schema:
                 parameter["description"] = schema["description"]
             parameters.append(parameter)
@@ -226,17 +225,9 @@ def _tidy(value: Any, *, is_name_map: bool = False) -> Any:
     return {key: _tidy(item, is_name_map=key == "properties") for key, item in value.items() if key not in dropped_keys}
 
 
-def _without(value: Json, name: str) -> Json:
-    return {key: item for key, item in value.items() if key != name}
-
-
 def _fields(operation: Json, described: Json) -> Iterator[tuple[str, Json]]:
     for parameter in operation.get("parameters", ()):
         yield parameter["name"], {**parameter["schema"], "description": parameter.get("description", "")}
     schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     for reference in schema.get("anyOf", [schema] if schema else []):
         yield from described["components"]["schemas"][reference["$ref"].rsplit("/", 1)[1]]["properties"].items()
-
-
-def _type_text(schema: Json) -> str:
-    return ", ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", ""))
