@@ -10,10 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+import orjson
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,17 +28,18 @@ from myria.access.journal import Journal
 from myria.access.key_cache import KeyCache
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
+from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
-from myria.settings import Profile, Settings
+from myria.settings import Profile, Settings, variable_of
 from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
-from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP, served_apis
+from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_apis
 from myria_server.console.app import Console
 from myria_server.console.visitors import PREFIX as CONSOLE_PREFIX
 from myria_server.console.visitors import Visitors
 from myria_server.http.admission import Access, Admission
 from myria_server.http.answer_headers import AnswerHeaders, CrossOrigins
-from myria_server.http.authentication import Anybody, Authentication, KeysAndTokens
+from myria_server.http.authentication import Authentication, KeysAndTokens, NoCredentials
 from myria_server.http.authorization import AuthorizationServer
 from myria_server.http.body import BodyReader, WholeBody
 from myria_server.http.compression import Compression
@@ -48,7 +52,6 @@ from myria_server.http.jwt_tokens import Tokens
 from myria_server.http.resource import ProtectedResource
 from myria_server.http.rest import PlainCallEndpoint, RestEndpoint
 from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, LegacyTransport, idle_stream, refuse_legacy
-from myria_server.http.unserved import refuse_unserved
 from myria_server.mcp.answers import Answers
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies
@@ -60,6 +63,14 @@ from myria_server.metrics import ServerMetrics
 from myria_server.readiness import Readiness
 
 BODY_TIMEOUT_S = 30.0
+
+_SWITCHES: Mapping[str, tuple[str, ...]] = {
+    SWITCH_OF["agent"]: (PATH_OF["agent"],),
+    SWITCH_OF["turns"]: (PATH_OF["turns"], *TURNS_OVER_HTTP),
+    SWITCH_OF["rest"]: (PATH_OF["rest"], REST_PREFIX),
+    "auth.server": ("/oauth", "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"),
+}
+"""Settings that are true or false, each with the paths that it serves, and all below them."""
 
 _BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
 
@@ -151,7 +162,7 @@ def build_app(
     if auth.mode == "keys":
         credentials = _accept_keys_and_tokens(memory, settings, limiter, served, now=now, ticks=ticks)
     else:
-        credentials = _Credentials(authentication=Anybody(local_caller, memory.appending, ticks=ticks))
+        credentials = _Credentials(authentication=NoCredentials(local_caller, memory.appending, ticks=ticks))
     limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
     access = Access(authentication=credentials.authentication, limits=limits, limiter=limiter)
     origins = CrossOrigins(mcp.cors_origins)
@@ -252,7 +263,7 @@ def build_app(
         ],
         middleware=[Middleware(HostCheckBeside, hosts=hosts)],
         lifespan=lifespan,
-        exception_handlers={HTTPException: refuse_unserved},
+        exception_handlers={HTTPException: _refuse_unserved},
     )
     beside.state.settings = settings
     return ServerApp(
@@ -326,3 +337,32 @@ def _accept_keys_and_tokens(
             ticks=ticks,
         ).routes()
     return credentials
+
+
+def _switch_of(path: str) -> str | None:
+    """Return the setting that serves a path, None where none would; what it serves now answers by itself."""
+    for setting, prefixes in _SWITCHES.items():
+        if any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes):
+            return setting
+    return None
+
+
+async def _refuse_unserved(request: Request, refused: Exception) -> Response:
+    """Answer a request that nothing takes, in the form of every refusal; for Starlette's `exception_handlers`."""
+    settings: Settings = request.app.state.settings
+    status = refused.status_code if isinstance(refused, HTTPException) else 500
+    headers = dict(refused.headers or {}) if isinstance(refused, HTTPException) else {}
+    error: MyriaError
+    if status == MethodNotAllowed.http_status:
+        error = MethodNotAllowed(f"{request.url.path[:200]} takes {headers.get('Allow', 'GET')} alone")
+    elif (switch := _switch_of(request.url.path)) is not None and not settings.get(switch):
+        error = PathNotFound(
+            f"{switch} is false here, so nothing is served at this path; set it in the settings file, or "
+            f"{variable_of(switch)}=true, and start the server again",
+            setting=switch,
+        )
+    else:
+        served = ", ".join(PATH_OF[api] for api in served_apis(settings))
+        error = PathNotFound(f"nothing is served here; MCP is at {served}")
+    body = orjson.dumps({"error": error.to_json()}, default=str)
+    return Response(body, status_code=error.http_status, media_type="application/json", headers=headers)

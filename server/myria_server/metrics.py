@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-LOOK_S = 5.0
+CHECK_AGE_S = 5.0
 """Seconds for which a scrape may repeat an earlier answer of the database."""
 
 DEGRADED_REASONS: tuple[str, ...] = tuple(sorted(Kind))
@@ -157,8 +157,8 @@ class ServerMetrics:
         self.appended.labels(tenant).inc(events)
 
     async def text(self, readiness: Readiness) -> bytes:
-        """Return the metrics as text, after checking the database unless the last check is at most `LOOK_S` old."""
-        _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._text_beside())
+        """Return the metrics as text, after checking the database, unless that was within `CHECK_AGE_S`."""
+        _, beside = await asyncio.gather(readiness.check(max_age_s=CHECK_AGE_S), self._text_beside())
         return generate_latest(self._registry) + text_of(self.families(readiness)) + beside
 
     async def _text_beside(self) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from myria.errors import DatabaseUnavailable, InternalError, MyriaError, UnavailableError
 
-LOOK_TIMEOUT_S = 2.0
+CHECK_TIMEOUT_S = 2.0
 """How long an answer about readiness waits for the database."""
 
 
@@ -52,8 +52,8 @@ class Readiness:
             return None
         return self._error
 
-    async def look(self, *, max_age_s: float = 0.0) -> None:
-        """Check the database unless the last check is younger than `max_age_s`; wait at most `LOOK_TIMEOUT_S`.
+    async def check(self, *, max_age_s: float = 0.0) -> None:
+        """Check the database unless the last check is younger than `max_age_s`; wait at most `CHECK_TIMEOUT_S`.
 
         Callers at the same time share one check; one that takes longer goes on, and the next caller waits for it.
         """
@@ -62,9 +62,9 @@ class Readiness:
                 return
             self._check_task = asyncio.create_task(self._ask_coded(), name="readiness")
         check_task = self._check_task
-        done, _ = await asyncio.wait({check_task}, timeout=LOOK_TIMEOUT_S)
+        done, _ = await asyncio.wait({check_task}, timeout=CHECK_TIMEOUT_S)
         if not done:
-            self._error = DatabaseUnavailable(f"the database did not answer within {LOOK_TIMEOUT_S:g} s")
+            self._error = DatabaseUnavailable(f"the database did not answer within {CHECK_TIMEOUT_S:g} s")
             return
         if self._check_task is check_task:
             self._check_task = None

@@ -48,18 +48,18 @@ _SHOWN_LINE_BYTES = 128
 _SWEEP_S = 1.0
 
 
-class Departure:
+class Shutdown:
     """A request to stop a server: the first signal starts the orderly end, the second skips its waiting."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.hurried = asyncio.Event()
+        self.requested = asyncio.Event()
+        self.forced = asyncio.Event()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Ask the server to stop; for a signal handler."""
-        if self.asked.is_set():
-            self.hurried.set()
-        self.asked.set()
+        if self.requested.is_set():
+            self.forced.set()
+        self.requested.set()
 
 
 class HttpServer:
@@ -118,7 +118,7 @@ class HttpServer:
         self.app.readiness.draining = True
         self._server.should_exit = True
 
-    def hurry(self) -> None:
+    def force(self) -> None:
         """Stop waiting for open requests."""
         self._server.force_exit = True
 
@@ -136,7 +136,7 @@ class HttpServer:
             for connection in list(self._server.server_state.connections):
                 if isinstance(connection, _GuardedProtocol):
                     if stalled_s:
-                        connection.forgive(stalled_s, now)
+                        connection.discount_stall(stalled_s, now)
                     connection.close_if_slow(now)
 
 
@@ -145,17 +145,17 @@ async def serve_http(
     settings: Settings,
     sock: socket.socket,
     *,
-    departure: Departure,
+    shutdown: Shutdown,
     tenant: str = "default",
     metrics: ServerMetrics | None = None,
     linger_s: float | None = None,
     ready: asyncio.Event | None = None,
 ) -> None:
-    """Serve MCP over HTTP until the departure asked for is over, or the task is cancelled.
+    """Serve MCP over HTTP until the shutdown asked for is over, or the task is cancelled.
 
-    A departure: readiness fails at once, and serving goes on, each answer closing its connection, until routers have
+    A shutdown: readiness fails at once, and serving goes on, each answer closing its connection, until routers have
     noticed; then nothing new is accepted, and open requests get the drain time to finish. Signals are the caller's
-    business: call `departure.ask` from a handler.
+    business: call `shutdown.request` from a handler.
 
     Args:
         sock: from `reserve_port`.
@@ -175,22 +175,22 @@ async def serve_http(
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     linger_s = settings.mcp.linger_s if linger_s is None else linger_s
-    async with _running(server, ready, departure.hurried):
-        await departure.asked.wait()
+    async with _running(server, ready, shutdown.forced):
+        await shutdown.requested.wait()
         app.readiness.draining = True
         logger.info("leaving in %g s", linger_s, extra={"action": "server_leaving", "linger_s": linger_s})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(linger_s):
-                await departure.hurried.wait()
+                await shutdown.forced.wait()
 
 
 @contextlib.asynccontextmanager
-async def _running(server: HttpServer, ready: asyncio.Event | None, hurried: asyncio.Event) -> AsyncIterator[None]:
-    """Run a server for the block, then drain it, until `hurried` is set; if the server fails, cancel the block."""
+async def _running(server: HttpServer, ready: asyncio.Event | None, forced: asyncio.Event) -> AsyncIterator[None]:
+    """Run a server for the block, then drain it, until `forced` is set; if the server fails, cancel the block."""
 
-    async def hurry() -> None:
-        await hurried.wait()
-        server.hurry()
+    async def force_when_asked() -> None:
+        await forced.wait()
+        server.force()
 
     task = asyncio.create_task(server.run(ready))
     serving_task = asyncio.current_task()
@@ -200,11 +200,11 @@ async def _running(server: HttpServer, ready: asyncio.Event | None, hurried: asy
         yield
     finally:
         server.stop()
-        hurrying = asyncio.create_task(hurry())
+        forcing = asyncio.create_task(force_when_asked())
         try:
             await asyncio.shield(task)
         finally:
-            hurrying.cancel()
+            forcing.cancel()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -311,7 +311,7 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._body_since = None
         super().on_message_complete()
 
-    def forgive(self, stalled_s: float, now: float) -> None:
+    def discount_stall(self, stalled_s: float, now: float) -> None:
         """Do not count time in which this process was stalled against the client, whose data may have waited unread."""
         if self._waiting_since is not None:
             self._waiting_since = min(now, self._waiting_since + stalled_s)

@@ -35,4 +35,4 @@ async def served(memory: Memory, settings: Settings) -> AsyncIterator[Served]:
 @pytest.fixture(autouse=True)
 def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a look at the database take as long as this machine needs."""
-    monkeypatch.setattr("myria_server.readiness.LOOK_TIMEOUT_S", 30.0)
+    monkeypatch.setattr("myria_server.readiness.CHECK_TIMEOUT_S", 30.0)

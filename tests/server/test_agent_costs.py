@@ -32,7 +32,7 @@ def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("myria.notes.usage.WRITTEN_EVERY_S", 3_600.0)  # uses are written beside the requests
     # What is known of the tenant stays good, however slow this machine is.
     monkeypatch.setattr("myria.log.quotas.FRESH_S", 3_600.0)
-    monkeypatch.setattr("myria_server.http.authentication.LOOK_S", 3_600.0)
+    monkeypatch.setattr("myria_server.http.authentication.TENANT_CHECK_S", 3_600.0)
 
     async def counted(tool: str, face: Face = "agent", /, **arguments: Any) -> int:
         before = sum(pool.run for pool in pools)

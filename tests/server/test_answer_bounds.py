@@ -215,7 +215,7 @@ async def test_large_answers_of_one_caller_are_made_in_turn() -> None:
     done = asyncio.Event()
 
     async def make(asker: str, name: str, size: int) -> None:
-        async with answers.making(("tenant", asker), name) as made:
+        async with answers.slot_for(("tenant", asker), name) as made:
             going.append(f"{asker} {name}")
             await done.wait()
             made.size = size

@@ -188,9 +188,9 @@ async def test_one_caller_has_one_big_body_in_hand() -> None:
     """The place beside it is another's."""
     bodies = Bodies(values=10, wait_s=0)
     body = b" " * (SMALL_BYTES + 1)
-    async with bodies.in_hand(body, NOISY):
+    async with bodies.slot_for(body, NOISY):
         with pytest.raises(Overloaded):
-            async with bodies.in_hand(body, NOISY):
+            async with bodies.slot_for(body, NOISY):
                 pass
-        async with bodies.in_hand(body, QUIET):
+        async with bodies.slot_for(body, QUIET):
             pass

@@ -13,7 +13,7 @@ from myria.errors import ConfigurationError, PortInUse
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.http.listening import reserve_port
-from myria_server.serving import Departure, serve_http
+from myria_server.serving import Shutdown, serve_http
 from tests.server.wire import Served, event, serving
 from tests.support.locks import somebody_waits
 from tests.support.patience import PATIENCE_S
@@ -64,14 +64,14 @@ async def test_serving_ends_when_told(memory: Memory) -> None:
     """serve_http answers once ready is set, and returns after it was asked to."""
     sock = reserve_port("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    departure, ready = Departure(), asyncio.Event()
-    task = asyncio.create_task(serve_http(memory, Settings(), sock, departure=departure, linger_s=0, ready=ready))
+    shutdown, ready = Shutdown(), asyncio.Event()
+    task = asyncio.create_task(serve_http(memory, Settings(), sock, shutdown=shutdown, linger_s=0, ready=ready))
     await ready.wait()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     assert b'{"status":"ok"}' in await reader.read()
     writer.close()
-    departure.ask()
+    shutdown.request()
     await asyncio.wait_for(task, 120)
     reserve_port("127.0.0.1", port).close()
 

@@ -17,7 +17,7 @@ from myria.memory import Memory
 from myria.settings import McpSettings, Settings
 from myria_server.http.listening import reserve_port
 from myria_server.readiness import Readiness
-from myria_server.serving import Departure, serve_http
+from myria_server.serving import Shutdown, serve_http
 from tests.server.wire import Served, call, event, headers
 from tests.support.locks import somebody_waits
 from tests.support.patience import PATIENCE_S
@@ -48,11 +48,11 @@ async def test_readiness_begins_with_no() -> None:
     readiness = Readiness(asked, grace_s=60)
     assert not readiness.ready
     asked.error = errors.DatabaseUnavailable("away")
-    await readiness.look()
+    await readiness.check()
     assert not readiness.ready
     assert not readiness.database_up
     asked.error = None
-    await readiness.look()
+    await readiness.check()
     assert readiness.ready
     assert readiness.database_up
 
@@ -61,33 +61,33 @@ async def test_an_outage_has_a_grace_and_a_wrong_schema_has_none() -> None:
     """A database that goes away leaves the process ready for a while; a schema that is not ours ends it at once."""
     asked = Asked()
     readiness = Readiness(asked, grace_s=60)
-    await readiness.look()
+    await readiness.check()
     asked.error = errors.DatabaseUnavailable("away")
-    await readiness.look()
+    await readiness.check()
     assert (readiness.ready, readiness.database_up) == (True, False)
     readiness._grace_s = 0
     assert not readiness.ready
     asked.error = None
-    await readiness.look()
+    await readiness.check()
     asked.error = errors.SchemaOutdated("old")
-    await readiness.look()
+    await readiness.check()
     assert (readiness.ready, readiness.database_up) == (False, True)
 
 
 async def test_a_database_that_hangs_holds_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everyone who asks gets an answer in time, and the database is asked once, not by each of them."""
-    monkeypatch.setattr("myria_server.readiness.LOOK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("myria_server.readiness.CHECK_TIMEOUT_S", 0.1)
     asked = Asked()
     asked.free = asyncio.Event()
     readiness = Readiness(asked, grace_s=0)
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(*(readiness.look() for _ in range(5)))
-        await readiness.look()
+        await asyncio.gather(*(readiness.check() for _ in range(5)))
+        await readiness.check()
     assert not readiness.ready
     assert asked.times == 1
-    monkeypatch.setattr("myria_server.readiness.LOOK_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr("myria_server.readiness.CHECK_TIMEOUT_S", PATIENCE_S)
     asked.free.set()
-    await readiness.look()
+    await readiness.check()
     assert readiness.ready
     await readiness.close()
 
@@ -117,27 +117,27 @@ async def test_a_draining_server_answers_and_closes(served: Served) -> None:
 @asynccontextmanager
 async def leaving(
     database: Database, settings: Settings
-) -> AsyncIterator[tuple[httpx.AsyncClient, Departure, asyncio.Task[None]]]:
+) -> AsyncIterator[tuple[httpx.AsyncClient, Shutdown, asyncio.Task[None]]]:
     """Run a server as `myria serve` does."""
     async with Memory(database.server_dsn, settings) as memory:
         sock = reserve_port("127.0.0.1", 0)
-        departure, ready = Departure(), asyncio.Event()
+        shutdown, ready = Shutdown(), asyncio.Event()
         address = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        task = asyncio.create_task(serve_http(memory, settings, sock, departure=departure, ready=ready))
+        task = asyncio.create_task(serve_http(memory, settings, sock, shutdown=shutdown, ready=ready))
         await ready.wait()
         async with httpx.AsyncClient(base_url=address, timeout=PATIENCE_S, verify=False) as client:
-            yield client, departure, task
-        departure.ask()
-        departure.ask()
+            yield client, shutdown, task
+        shutdown.request()
+        shutdown.request()
         await asyncio.wait_for(task, PATIENCE_S)
 
 
 async def test_it_serves_on(database: Database) -> None:
     """Asked to go, readiness fails at once, and calls and new connections are served on."""
     settings = replace(Settings(), mcp=McpSettings(linger_s=3600))
-    async with leaving(database, settings) as (client, departure, task):
+    async with leaving(database, settings) as (client, shutdown, task):
         assert (await client.get("/readyz")).status_code == 200
-        departure.ask()
+        shutdown.request()
         async with asyncio.timeout(PATIENCE_S):
             while (await client.get("/readyz")).status_code != 503:
                 await asyncio.sleep(0.01)
@@ -151,10 +151,10 @@ async def test_it_serves_on(database: Database) -> None:
 async def test_it_ends_after_its_time(database: Database) -> None:
     """Once linger_s is over a server without requests ends, and its port is closed."""
     settings = replace(Settings(), mcp=McpSettings(linger_s=0.5))
-    async with leaving(database, settings) as (client, departure, task):
+    async with leaving(database, settings) as (client, shutdown, task):
         assert (await client.get("/livez")).status_code == 200
         began = time.monotonic()
-        departure.ask()
+        shutdown.request()
         await asyncio.wait_for(task, PATIENCE_S)
         assert time.monotonic() - began >= 0.5
         with pytest.raises(httpx.ConnectError):
@@ -165,15 +165,15 @@ async def test_a_second_word_makes_haste(database: Database) -> None:
     """It neither lingers nor waits for a request that hangs."""
     blocker = await asyncpg.connect(database.superuser_dsn)
     settings = replace(Settings(), mcp=McpSettings(linger_s=3600, drain_s=3600))
-    async with leaving(database, settings) as (client, departure, task):
+    async with leaving(database, settings) as (client, shutdown, task):
         await client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND))
         await blocker.execute("BEGIN; LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
         hanging = asyncio.create_task(client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND)))
         await somebody_waits(blocker)
-        departure.ask()
+        shutdown.request()
         assert (await client.get("/readyz")).status_code == 503
         assert not task.done()
-        departure.ask()
+        shutdown.request()
         await asyncio.wait_for(task, PATIENCE_S)
         await blocker.execute("ROLLBACK")
         hanging.cancel()

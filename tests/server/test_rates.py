@@ -17,7 +17,7 @@ from myria.errors import CredentialMissing, RateLimited
 from myria.log.quotas import BURST_S
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
-from myria_server.http.failure_limiter import CROWD, LINGER_S, MAX_LINGERING, MOST_CROWDED, PROMPT_PER_S, FailureLimiter
+from myria_server.http.failure_limiter import CROWD, DELAY_S, MAX_DELAYED, MOST_CROWDED, PROMPT_PER_S, FailureLimiter
 from tests.server.wire import Served, call, headers, serving
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
@@ -184,22 +184,22 @@ async def test_floods_of_refusals_are_answered_later(memory: Memory) -> None:
     limiter = FailureLimiter(Failures(None, ticks=clock), Proxies(()), journal, ticks=clock, sleep=sleep)
     limited, prompt = RateLimited("slowly"), int(PROMPT_PER_S)
     for _ in range(prompt):
-        await limiter.linger(limited)
+        await limiter.delay(limited)
     for _ in range(prompt):
-        await limiter.linger(CredentialMissing("who?"))
+        await limiter.delay(CredentialMissing("who?"))
     assert not slept
-    waiting = [asyncio.create_task(limiter.linger(limited)) for _ in range(MAX_LINGERING + 30)]
+    waiting = [asyncio.create_task(limiter.delay(limited)) for _ in range(MAX_DELAYED + 30)]
     await asyncio.sleep(0)
-    assert len(slept) == MAX_LINGERING
-    assert all(LINGER_S[0] <= seconds <= LINGER_S[1] for seconds in slept[:CROWD])
-    assert all(LINGER_S[0] <= seconds / MOST_CROWDED <= LINGER_S[1] for seconds in slept[-CROWD:])
-    assert len(set(slept)) > MAX_LINGERING // 2, "those refused together come again together"
+    assert len(slept) == MAX_DELAYED
+    assert all(DELAY_S[0] <= seconds <= DELAY_S[1] for seconds in slept[:CROWD])
+    assert all(DELAY_S[0] <= seconds / MOST_CROWDED <= DELAY_S[1] for seconds in slept[-CROWD:])
+    assert len(set(slept)) > MAX_DELAYED // 2, "those refused together come again together"
     assert sum(task.done() for task in waiting) == 30
     awake.set()
     await asyncio.gather(*waiting)
     clock.at += 1
-    await limiter.linger(limited)
-    assert len(slept) == MAX_LINGERING
+    await limiter.delay(limited)
+    assert len(slept) == MAX_DELAYED
 
 
 async def test_refusals_of_one_credential_wait_and_those_of_another_do_not(memory: Memory) -> None:
@@ -216,8 +216,8 @@ async def test_refusals_of_one_credential_wait_and_those_of_another_do_not(memor
     noisy, quiet = CredentialUsage(clock), CredentialUsage(clock)
     prompt = int(REFUSED_AT_ONCE_PER_S * BURST_S)
     for _ in range(prompt + 200):
-        await limiter.linger(RateLimited("slowly"), noisy)
+        await limiter.delay(RateLimited("slowly"), noisy)
     assert len(slept) == 200
     for _ in range(prompt):
-        await limiter.linger(RateLimited("slowly"), quiet)
+        await limiter.delay(RateLimited("slowly"), quiet)
     assert len(slept) == 200

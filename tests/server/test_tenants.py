@@ -18,7 +18,7 @@ from myria.db.database import Database as Pool
 from myria.erasure.tenants import TenantDeletion
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria_server.http.authentication import LOOK_S
+from myria_server.http.authentication import TENANT_CHECK_S
 from tests.server.wire import MODERN, Served, call, event, headers, serving
 from tests.support.clock import Clock
 from tests.support.postgres import Database
@@ -139,10 +139,10 @@ async def test_without_keys_a_tenant_that_is_being_deleted_is_not_read(memory: M
 
         assert (await ask()).status_code == 200
         await deletion.stop()
-        clock.at += LOOK_S
+        clock.at += TENANT_CHECK_S
         refused = await ask()
         assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (403, "tenant_suspended")
         assert (await ask()).status_code == 403
         await store.resume_tenant("default")
-        clock.at += LOOK_S
+        clock.at += TENANT_CHECK_S
         assert (await ask()).status_code == 200

@@ -16,7 +16,7 @@ from myria.errors import ConfigurationError
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
 from myria_server.http.listening import reserve_port
-from myria_server.serving import Departure, serve_http
+from myria_server.serving import Shutdown, serve_http
 from tests.server.wire import call, headers, serving
 from tests.support.certificates import self_signed
 from tests.support.patience import PATIENCE_S
@@ -109,7 +109,7 @@ async def test_bad_files_stop_the_start(memory: Memory, tmp_path: Path) -> None:
         ),
     ):
         with pytest.raises(ConfigurationError, match=r"mcp\.tls_certificate"):
-            await serve_http(memory, Settings(mcp=bad), reserve_port("127.0.0.1", 0), departure=Departure())
+            await serve_http(memory, Settings(mcp=bad), reserve_port("127.0.0.1", 0), shutdown=Shutdown())
 
 
 @pytest.mark.parametrize(("certificate_file", "key_file"), [("/a", None), (None, "/a")])

@@ -37,7 +37,7 @@ def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatc
     """Return how many round trips a call of a tool takes."""
     # What is known of the tenant stays good, however slow this machine is.
     monkeypatch.setattr("myria.log.quotas.FRESH_S", 3_600.0)
-    monkeypatch.setattr("myria_server.http.authentication.LOOK_S", 3_600.0)
+    monkeypatch.setattr("myria_server.http.authentication.TENANT_CHECK_S", 3_600.0)
 
     async def counted(tool: str, /, **arguments: Any) -> int:
         before = sum(pool.run for pool in pools)

@@ -23,7 +23,7 @@ from myria_cli.place import opened
 if TYPE_CHECKING:
     from myria.db.database import Database
     from myria.settings import Settings
-    from myria_server.serving import Departure
+    from myria_server.serving import Shutdown
 
 PANEL = "Run"
 
@@ -182,7 +182,7 @@ async def serve(
     from myria_cli.local import builds_in_process, url_of
     from myria_server.mcp.stdio import serve_stdio
     from myria_server.metrics import ServerMetrics
-    from myria_server.serving import Departure, serve_http
+    from myria_server.serving import Shutdown, serve_http
 
     settings = options.settings(mcp__host=host, mcp__port=port, auth__local_participants=tuple(as_) if as_ else None)
     settings.auth.require_servable()
@@ -219,9 +219,9 @@ async def serve(
             console.say(f"serving MCP at {url_of(sock, settings.mcp)}/mcp")
         if beside is not None:
             metrics.beside = _fetcher(beside)
-        departure = Departure()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, departure.ask)
-        schema_task = asyncio.create_task(_end_without_schema(memory.database, settings.migrate.wait_s, departure))
+        shutdown = Shutdown()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, shutdown.request)
+        schema_task = asyncio.create_task(_end_without_schema(memory.database, settings.migrate.wait_s, shutdown))
         # A parent that stops this process sends it no requests any more, so it need not linger.
         linger_s = 0.0 if with_parent else settings.mcp.linger_s
         try:
@@ -229,7 +229,7 @@ async def serve(
                 memory,
                 settings,
                 sock,
-                departure=departure,
+                shutdown=shutdown,
                 tenant=options.tenant,
                 metrics=metrics,
                 linger_s=linger_s,
@@ -346,7 +346,7 @@ def _check_face(settings: Settings, face: str, *, stdio: bool) -> Face:
     return face
 
 
-async def _end_without_schema(database: Database, wait_s: float, departure: Departure) -> None:
+async def _end_without_schema(database: Database, wait_s: float, shutdown: Shutdown) -> None:
     """Wait for the schema, and end the server if it is not current in `wait_s`; until then the server is not ready."""
     from myria.db.schema import until_current
 
@@ -355,8 +355,8 @@ async def _end_without_schema(database: Database, wait_s: float, departure: Depa
     try:
         await until_current(database, wait_s)
     except MyriaError:
-        departure.ask()
-        departure.ask()  # twice means at once, without lingering: nothing was served yet
+        shutdown.request()
+        shutdown.request()  # twice means at once, without lingering: nothing was served yet
         raise
 
 

@@ -211,7 +211,7 @@ class Console:
         try:
             session = await self._visitors.sign_in(request, form.get("key", "").strip())
         except MyriaError as error:
-            await self._limiter.linger(error)
+            await self._limiter.delay(error)
             return page("sign_in.html", {"place": place, "problem": error.message}, status=error.http_status)
         response = RedirectResponse(_place(form.get("next")), _SEE_OTHER)
         self._visitors.set_session(response, session)

@@ -122,7 +122,7 @@ class Visitors:
             if session is None:
                 raise CredentialInvalid("This key was changed meanwhile; try again.")
         except AccessError as error:
-            refusal = self._limiter.judged(request.scope, headers, error)
+            refusal = self._limiter.count_failure(request.scope, headers, error)
             self._limiter.note(request.scope, headers, "core", principal, refusal)
             raise refusal from error
         return session

@@ -51,7 +51,7 @@ class Access:
         tool = name if name is not None and api.toolbox.knows(name) else None
         self.limiter.note(scope, headers_of(scope), api.toolbox.api, scope[PRINCIPAL_KEY], error, tool=tool)
 
-    async def turn_away(
+    async def refuse(
         self,
         send: Send,
         api: ServedApi,
@@ -68,7 +68,7 @@ class Access:
             body: the whole answer; None: the error as the API writes it.
         """
         api.toolbox.metrics.refused(error.code)
-        await self.limiter.linger(error, usage)
+        await self.limiter.delay(error, usage)
         body = body or api.refusal(error, request_id)
         status = api.status_of(error)
         extra: tuple[Header, ...] = ()
@@ -102,12 +102,12 @@ class Admission:
                 usage.begin()
         except (AccessError, UnavailableError) as error:
             # Only a bad credential is counted, so a good one is never refused for the failures of others.
-            refusal = access.limiter.judged(scope, headers, error)
+            refusal = access.limiter.count_failure(scope, headers, error)
             access.limiter.note(scope, headers, api_name, principal, refusal)
             body = None
             if isinstance(refusal, UnavailableError) and self.api.refuses == "mcp" and scope["method"] == "POST":
                 body = await self._unavailable_answers(scope, receive, refusal)
-            await access.turn_away(send, self.api, refusal, usage=usage, body=body)
+            await access.refuse(send, self.api, refusal, usage=usage, body=body)
             return
         if (noted := requestlog.current()) is not None:
             noted.tenant = principal.tenant
@@ -129,9 +129,9 @@ class Admission:
 
         JSON-RPC answers each message by its id, so the body is read here, within the usual bounds.
         """
-        asker = ("", self.access.limiter.address(scope))
+        caller = ("", self.access.limiter.address(scope))
         try:
-            async with self.reader.read(scope, receive, self.api.body_bytes, asker) as body:
+            async with self.reader.read(scope, receive, self.api.body_bytes, caller) as body:
                 if body is None:
                     return None
                 message = await self.reader.bodies.decode(body)

@@ -39,10 +39,10 @@ KEY_HEADER_OF: Mapping[Face, bytes] = {"agent": ACCESS_KEY, "rest": API_KEY}
 CREDENTIALS = (b"authorization", *KEY_HEADER_OF.values())
 """The headers that may carry a credential."""
 
-LOOK_S = 1.0
+TENANT_CHECK_S = 1.0
 """Seconds for which it is taken for granted, where nobody proves anything, that the tenant is not being deleted."""
 
-_LOOK_WITHIN_S = 0.5
+_CHECK_TIMEOUT_S = 0.5
 _MAX_CREDENTIAL = 8192
 
 
@@ -61,7 +61,7 @@ class Authentication(Protocol):
         """Return the headers that tell a client how to authenticate after a refusal of this API."""
 
 
-class Anybody:
+class NoCredentials:
     """No credentials: every request is the local principal's, until its tenant is about to be deleted.
 
     Args:
@@ -83,10 +83,10 @@ class Anybody:
         Raises:
             TenantSuspended: the tenant is being deleted.
         """
-        if self._ticks() - self._looked_at >= LOOK_S:
+        if self._ticks() - self._looked_at >= TENANT_CHECK_S:
             self._looked_at = self._ticks()
             with suppress(MyriaError, TimeoutError):  # the request itself needs the database, and reports this better
-                async with asyncio.timeout(_LOOK_WITHIN_S), self._database.read(self._local.tenant) as connection:
+                async with asyncio.timeout(_CHECK_TIMEOUT_S), self._database.read(self._local.tenant) as connection:
                     row = await connection.fetchrow(sql("access.tenant_state"), self._local.tenant)
                     self._is_deleting = row is not None and row["is_deleting"]
         if self._is_deleting:

@@ -185,7 +185,7 @@ class AuthorizationServer:
                 raise _Refused(code, error.message) from error
         except (_Refused, UnavailableError, RateLimited) as error:
             if isinstance(error, RateLimited):
-                await self._limiter.linger(error)
+                await self._limiter.delay(error)
             return _refusal(error)
         return JSONResponse(
             {
@@ -307,7 +307,7 @@ class AuthorizationServer:
             principal: Principal = await self._key_cache.principal(key_text)
         except AccessError as error:
             headers = {b"authorization": b"Bearer " + key_text.encode()}
-            refusal = self._limiter.judged(request.scope, headers, error)
+            refusal = self._limiter.count_failure(request.scope, headers, error)
             self._limiter.note(request.scope, headers, api, None, refusal)
             return self._page(authorization, api, scopes, problem=refusal.message, status=refusal.http_status)
         except UnavailableError as error:
@@ -367,7 +367,9 @@ class AuthorizationServer:
             else:
                 raise _Refused("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
             if issued is None:
-                refusal = self._limiter.judged(request.scope, {}, CredentialInvalid("this code or token is not good"))
+                refusal = self._limiter.count_failure(
+                    request.scope, {}, CredentialInvalid("this code or token is not good")
+                )
                 if not isinstance(refusal, CredentialInvalid):
                     return _refusal(refusal)
                 raise _Refused("invalid_grant", "this code or token is not good, was used, or its key has ended")

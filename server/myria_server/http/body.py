@@ -37,7 +37,7 @@ class BodyReader:
         self._timeout_s = timeout_s
 
     @asynccontextmanager
-    async def read(self, scope: Scope, receive: Receive, limit: int, asker: Caller) -> AsyncIterator[bytes | None]:
+    async def read(self, scope: Scope, receive: Receive, limit: int, caller: Caller) -> AsyncIterator[bytes | None]:
         """Read the body of a request and hold it for the block; yield None where the client has gone.
 
         Nearly all bodies come in one piece, and a timer would cost more than reading one: the HTTP server's sweep ends
@@ -61,7 +61,7 @@ class BodyReader:
         try:
             if await self._read_pieces(message, receive, pieces, limit):
                 body = b"".join(pieces)
-                async with self.bodies.in_hand(body, asker):
+                async with self.bodies.slot_for(body, caller):
                     yield body
             else:
                 yield None

@@ -44,7 +44,7 @@ from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.calls import MODERN, SDK_BYTES, VERSION_HEADER, Calls
 from myria_server.mcp.messages import (
     MAX_BATCH_MESSAGES,
-    blamed_call,
+    call_at_fault,
     called_tool,
     fault,
     id_of,
@@ -110,7 +110,7 @@ class McpEndpoint:
             await self._answer_batch(scope, receive, message, send)
         # The role comes first: a caller without it gets the challenge that names the scope to ask for.
         elif (forbidden := self._check_role(scope, message)) is not None:
-            await self.access.turn_away(send, self.api, forbidden, request_id=id_of(message))
+            await self.access.refuse(send, self.api, forbidden, request_id=id_of(message))
         elif (problem := fault(message)) is not None:
             code, text = problem
             await self._refuse(send, message, InvalidArgument(text), reason="message", status=400, code=code)
@@ -146,9 +146,9 @@ class McpEndpoint:
     async def _refuse_text(self, scope: Scope, send: Send, refused: Refused) -> None:
         """Refuse a body that is not strict JSON; a fault in a call's arguments is answered as that tool's refusal."""
         error, outline = refused.error, refused.outline
-        blamed = blamed_call(outline, error)
+        blamed = call_at_fault(outline, error)
         if (forbidden := self._check_role(scope, outline)) is not None:
-            await self.access.turn_away(send, self.api, forbidden, request_id=id_of(outline))
+            await self.access.refuse(send, self.api, forbidden, request_id=id_of(outline))
         elif blamed is not None and self.api.toolbox.knows(blamed[1]):
             request_id, name, about_arguments = blamed
             self.api.toolbox.count(name, error.code)
@@ -192,7 +192,7 @@ class McpEndpoint:
                 usage.more(len(messages) - 1)
             except RateLimited as limited:
                 self.access.note(scope, self.api, limited)
-                await self.access.turn_away(send, self.api, limited)
+                await self.access.refuse(send, self.api, limited)
                 return
         with self.api.toolbox.answers.held(scope[PRINCIPAL_KEY].caller) as held:
             replies = []

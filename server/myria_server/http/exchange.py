@@ -93,12 +93,12 @@ async def respond(
     await send({"type": "http.response.body", "body": body})
 
 
-async def respond_held(send: Send, answers: Answers, asker: Caller, body: bytes, *, status: int = OK) -> None:
+async def respond_held(send: Send, answers: Answers, caller: Caller, body: bytes, *, status: int = OK) -> None:
     """Send an answer to its caller; a large one counts as held in memory until the client has read it."""
     if len(body) <= SMALL_BYTES:
         await respond(send, status, body)
         return
-    with answers.held(asker) as held:
+    with answers.held(caller) as held:
         held.add(len(body))
         await respond(send, status, body)
 

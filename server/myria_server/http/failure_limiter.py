@@ -24,7 +24,7 @@ from myria_server.http.authentication import Headers, claimed_id
 PROMPT_PER_S = 50.0
 """Refusals for too many requests that are answered at once, per second of one process."""
 
-LINGER_S = (0.5, 1.5)
+DELAY_S = (0.5, 1.5)
 """Every further refusal waits a random number of seconds in this range: that slows down those who keep sending, and
 leaves the processor to others. It is random, since those refused together would otherwise come again together."""
 
@@ -32,9 +32,9 @@ CROWD = 50
 """From so many waiting refusals on, waits grow with their number, so that the rate of answers stays about the same."""
 
 MOST_CROWDED = 4.0
-"""The longest wait, as a multiple of `LINGER_S`: clients would give up on longer ones."""
+"""The longest wait, as a multiple of `DELAY_S`: clients would give up on longer ones."""
 
-MAX_LINGERING = 1_000
+MAX_DELAYED = 1_000
 """Refusals that may wait at the same time; further ones are answered at once."""
 
 
@@ -61,9 +61,9 @@ class FailureLimiter:
         self._ticks = ticks
         self._sleep = sleep
         self._prompt_answers = TokenBucket(PROMPT_PER_S, PROMPT_PER_S, ticks())
-        self._lingering = 0
+        self._delayed = 0
 
-    async def linger(self, error: MyriaError, usage: CredentialUsage | None = None) -> None:
+    async def delay(self, error: MyriaError, usage: CredentialUsage | None = None) -> None:
         """Delay the answer of a RateLimited refusal once too many of those were answered at once.
 
         Args:
@@ -76,16 +76,16 @@ class FailureLimiter:
         # `take` returns the seconds until there is a token again, 0 if it took one: then this is answered promptly.
         if not is_crowd and not self._prompt_answers.take(1, self._ticks()):
             return
-        if self._lingering >= MAX_LINGERING:
+        if self._delayed >= MAX_DELAYED:
             return
-        self._lingering += 1
-        crowd_factor = min(max(1.0, self._lingering / CROWD), MOST_CROWDED)
+        self._delayed += 1
+        crowd_factor = min(max(1.0, self._delayed / CROWD), MOST_CROWDED)
         try:
-            await self._sleep(crowd_factor * random.uniform(*LINGER_S))  # noqa: S311 - jitter
+            await self._sleep(crowd_factor * random.uniform(*DELAY_S))  # noqa: S311 - jitter
         finally:
-            self._lingering -= 1
+            self._delayed -= 1
 
-    def judged(self, scope: Scope, headers: Headers, error: MyriaError) -> MyriaError:
+    def count_failure(self, scope: Scope, headers: Headers, error: MyriaError) -> MyriaError:
         """Count a bad credential; return the refusal to send: `error`, or RateLimited after too many failures."""
         if not isinstance(error, CredentialInvalid):
             return error

@@ -23,7 +23,7 @@ from myria_server.readiness import Readiness
 
 METRICS_PATH = "/metrics"
 
-LOOKED_AT_WITHIN_S = 1.0
+CHECK_AGE_S = 1.0
 """Seconds for which an answer of the database counts: nobody proves anything here, so asking must cost nothing."""
 
 Json = dict[str, Any]
@@ -73,7 +73,7 @@ class Health:
     async def _answer_readyz(self, _request: Request) -> Response:
         if self._readiness.draining:
             return _json({"status": "draining"}, 503)
-        await self._readiness.look()
+        await self._readiness.check()
         if (refusal := self._readiness.refusal) is not None:
             return _json({"status": "unready", "error": refusal.to_json()}, 503)
         return _json({"status": "ready"}, 200)
@@ -83,13 +83,13 @@ class Health:
 
     async def _answer_health(self, _request: Request) -> Response:
         """Answer 503 exactly while the database is away."""
-        await self._readiness.look(max_age_s=LOOKED_AT_WITHIN_S)
+        await self._readiness.check(max_age_s=CHECK_AGE_S)
         up = self._readiness.database_up
         return _json(self._health_body("ok" if up else "unhealthy"), 200 if up else 503)
 
     async def _answer_ready(self, _request: Request) -> Response:
         """Answer 503 while requests should go elsewhere."""
-        await self._readiness.look(max_age_s=LOOKED_AT_WITHIN_S)
+        await self._readiness.check(max_age_s=CHECK_AGE_S)
         body = self._health_body("ready" if self._readiness.ready else "not ready")
         if self._readiness.draining:
             body["reason"] = "draining"

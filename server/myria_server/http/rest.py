@@ -41,7 +41,7 @@ class RestEndpoint:
         except AccessError as error:
             toolbox.metrics.request_done("rest", route.name, error.code, 0.0)
             self.access.note(scope, self.api, error)
-            await self.access.turn_away(send, self.api, error)
+            await self.access.refuse(send, self.api, error)
             return
         except MyriaError as error:
             toolbox.metrics.refused(error.code)

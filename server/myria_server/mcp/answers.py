@@ -38,7 +38,7 @@ LARGE_AT_ONCE = 2
 PATIENCE_S = 10.0
 """Seconds that a large answer waits for its turn."""
 
-REST = 4.0
+REST_FACTOR = 4.0
 """How many times its time a turn rests while others are served: one caller's large answers get a fifth of the time."""
 
 LONGEST_REST_S = 0.25
@@ -75,7 +75,7 @@ class Answers:
         """Return the answers of a process with these settings."""
         return cls(max(settings.retrieval.answer_bytes, settings.ingest.payload_bytes))
 
-    def check(self, asker: Caller, size: int) -> None:
+    def check(self, caller: Caller, size: int) -> None:
         """Check that an answer of `size` bytes may be sent.
 
         Raises:
@@ -89,18 +89,18 @@ class Answers:
                 limit=self.most_bytes,
             )
         if size > SMALL_BYTES and (
-            self._held + size > self._max_held or self._of_tenants[asker[0]] + size > self._max_held // _TENANT_SHARE
+            self._held + size > self._max_held or self._of_tenants[caller[0]] + size > self._max_held // _TENANT_SHARE
         ):
             raise Overloaded("too many large answers wait to be taken; read them, ask for less at once, or retry")
 
     @contextmanager
-    def held(self, asker: Caller) -> Iterator[Held]:
+    def held(self, caller: Caller) -> Iterator[Held]:
         """Count the answers to one request as held until the block ends."""
-        held = Held(self, asker[0])
+        held = Held(self, caller[0])
         try:
             yield held
         finally:
-            self.hold(asker[0], -held.size)
+            self.hold(caller[0], -held.size)
 
     def hold(self, tenant: str, size: int) -> None:
         """Add to the bytes that are held; a negative `size` releases them."""
@@ -110,7 +110,7 @@ class Answers:
             del self._of_tenants[tenant]
 
     @asynccontextmanager
-    async def making(self, asker: Caller, name: str) -> AsyncIterator[Outgoing]:
+    async def slot_for(self, caller: Caller, name: str) -> AsyncIterator[Outgoing]:
         """Make the answer to a call in the block; it first waits for a turn if the caller's last such answer was large.
 
         Args:
@@ -119,9 +119,9 @@ class Answers:
         Raises:
             Overloaded: the turn did not come within `PATIENCE_S`.
         """
-        has_turn = (asker, name) in self._large_calls
+        has_turn = (caller, name) in self._large_calls
         if has_turn:
-            await self._turns.begin(asker)
+            await self._turns.begin(caller)
         loop = asyncio.get_running_loop()
         began, small_before = loop.time(), self._small_answers
         outgoing = Outgoing()
@@ -129,14 +129,14 @@ class Answers:
             yield outgoing
         finally:
             is_large = outgoing.size >= LARGE_BYTES
-            self._remember_size((asker, name), is_large=is_large)
+            self._remember_size((caller, name), is_large=is_large)
             if not has_turn:
                 self._small_answers += not is_large
             # Others were served meanwhile: the turn rests before it ends, so one caller cannot take all the time.
             elif is_large and small_before != self._small_answers:
-                loop.call_later(min(REST * (loop.time() - began), LONGEST_REST_S), self._turns.end, asker)
+                loop.call_later(min(REST_FACTOR * (loop.time() - began), LONGEST_REST_S), self._turns.end, caller)
             else:
-                self._turns.end(asker)
+                self._turns.end(caller)
 
     def _remember_size(self, call: tuple[Caller, str], *, is_large: bool) -> None:
         """Remember a call whose answer was large as the newest of `_large_calls`; forget it otherwise."""

@@ -48,7 +48,7 @@ class Bodies:
         self._threads = asyncio.Semaphore(BIG_AT_ONCE)
 
     @asynccontextmanager
-    async def in_hand(self, body: bytes, asker: Caller) -> AsyncIterator[None]:
+    async def slot_for(self, body: bytes, caller: Caller) -> AsyncIterator[None]:
         """Wait until a body may be worked on, and keep that right for the block; small bodies need not wait.
 
         Raises:
@@ -57,11 +57,11 @@ class Bodies:
         if len(body) <= SMALL_BYTES:
             yield
             return
-        await self._big_turns.begin(asker)
+        await self._big_turns.begin(caller)
         try:
             yield
         finally:
-            self._big_turns.end(asker)
+            self._big_turns.end(caller)
 
     async def decode(self, body: bytes) -> Any:
         """Return the value of a body.

@@ -106,7 +106,7 @@ def rpc_error(request_id: int | str | None, code: int, message: str, data: Any =
     return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}, default=str)
 
 
-def blamed_call(message: Any, error: MyriaError) -> tuple[int | str, str, MyriaError] | None:
+def call_at_fault(message: Any, error: MyriaError) -> tuple[int | str, str, MyriaError] | None:
     """Return (request id, tool name, error about its arguments) if a refused text is a call with bad arguments.
 
     Such a refusal is the tool's answer, so that its caller can mend it; all others are JSON-RPC errors.

@@ -31,7 +31,7 @@ from myria_server.mcp.answers import ANSWERS_AT_ONCE
 from myria_server.mcp.background import running
 from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.calls import Calls
-from myria_server.mcp.messages import blamed_call, cancelled_id, fault, id_of, rpc_error, with_object_arguments
+from myria_server.mcp.messages import call_at_fault, cancelled_id, fault, id_of, rpc_error, with_object_arguments
 from myria_server.mcp.server import build_server
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
@@ -154,7 +154,7 @@ class _Pipe:
 
     def _refusal_of(self, refused: Refused) -> bytes:
         error, outline = refused.error, refused.outline
-        blamed = blamed_call(outline, error)
+        blamed = call_at_fault(outline, error)
         if blamed is None or not self._toolbox.knows(blamed[1]):
             return rpc_error(id_of(outline), mcp_types.PARSE_ERROR, error.message, error.to_json())
         meta = outline["params"].get("_meta")

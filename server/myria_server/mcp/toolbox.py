@@ -241,7 +241,7 @@ class Toolbox:
         try:
             if metrics.in_flight > self._max_in_flight:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
-            async with asyncio.timeout(deadline_s), self.answers.making(principal.caller, name) as outgoing:
+            async with asyncio.timeout(deadline_s), self.answers.slot_for(principal.caller, name) as outgoing:
                 content = await answer()
                 shown_answer = content if isinstance(content, ShownAnswer) else ShownAnswer(content=content)
                 if "read" not in principal.roles:
