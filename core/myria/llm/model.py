@@ -77,16 +77,17 @@ class LanguageModel:
         """
         return self.task_meter(most_s=_LONGEST_RUN_S)
 
-    def walk_meter(self) -> Meter:
-        """Return the meter of one walk."""
+    def walk_meter(self, *, rounds: int | None = None, seconds: float | None = None) -> Meter:
+        """Return the meter of one walk, or of what has a walk's budget but its own rounds and seconds."""
         settings = self.settings
+        rounds = settings.walk_rounds if rounds is None else rounds
         return Meter(
             Budget(
-                rounds=settings.walk_rounds,
-                calls=settings.walk_rounds * (1 + settings.retries),
+                rounds=rounds,
+                calls=rounds * (1 + settings.retries),
                 tokens=settings.walk_tokens,
                 bytes=settings.walk_bytes,
-                seconds=settings.walk_deadline_s,
+                seconds=settings.walk_deadline_s if seconds is None else seconds,
                 cost=round(settings.walk_usd * _MILLION),
             )
         )
@@ -119,15 +120,21 @@ class LanguageModel:
         )
 
     def conversation(
-        self, *, instructions: str, tools: Sequence[ModelTool], meter: Meter, recorder: Recorder
+        self,
+        *,
+        instructions: str,
+        tools: Sequence[ModelTool],
+        meter: Meter,
+        recorder: Recorder,
+        repairs: int | None = None,
     ) -> Conversation:
-        """Return a new conversation, without any request sent yet."""
+        """Return a new conversation, without any request sent yet; `repairs` are those of the settings by default."""
         return Conversation(
             self.provider,
             structure=self.settings.structure,
             instructions=instructions,
             tools=tools,
-            repairs=self.settings.repairs,
+            repairs=self.settings.repairs if repairs is None else repairs,
             meter=meter,
             recorder=recorder,
         )

@@ -25,8 +25,7 @@ from myria.access.vault import opened_secrets
 from myria.db.database import Database
 from myria.errors import ConfigurationError, ModelFailed
 from myria.llm.audit import LateAudit, Origin, Recorder
-from myria.llm.budget import Budget, Meter
-from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
+from myria.llm.conversation import Arguments, Call, ModelTool
 from myria.llm.failures import Kind, failed, kind_of
 from myria.llm.fencing import Aliases
 from myria.llm.model import LanguageModel
@@ -122,8 +121,6 @@ Json = dict[str, Any]
 MOST_NAMED: Final = 20
 """Hits that the model may name, best first; those that it does not name come after them, all alike."""
 
-_MILLION: Final = 1_000_000
-
 
 class Order(Arguments):
     """Arguments of order."""
@@ -177,24 +174,12 @@ class ChatModel:
         Raises:
             ModelFailed: by its kind.
         """
-        settings = self._model.settings
-        meter = Meter(
-            Budget(
-                rounds=1,
-                calls=1 + settings.retries,
-                tokens=settings.walk_tokens,
-                bytes=settings.walk_bytes,
-                seconds=within_s,
-                cost=round(settings.walk_usd * _MILLION),
-            )
-        )
+        meter = self._model.walk_meter(rounds=1, seconds=within_s)
         if (refusal := await self._model.refusal(self._database, tenant, meter)) is not None:
             raise refusal
         hits: Aliases[int] = Aliases("h", "text")
         shown_texts = [{"id": hits.of(index, index), "text": text} for index, text in enumerate(texts)]
-        conversation = Conversation(
-            self._model.provider,
-            structure=settings.structure,
+        conversation = self._model.conversation(
             instructions=INSTRUCTIONS,
             tools=(_tool([hit["id"] for hit in shown_texts]),),
             repairs=0,

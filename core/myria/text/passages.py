@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from unicodedata import category
 
-from myria.text.languages import languages_of
+from myria.text.languages import function_terms, languages_of
 from myria.text.model_tokens import ELLIPSIS, TokenCounter
-from myria.text.requests import is_common_part, is_function_word, is_request_term, without_requests
+from myria.text.requests import is_common_part, is_request_term, without_requests
 from myria.text.words import is_stopword, root, terms, words_in
 
 _LEAD = 60
@@ -43,7 +43,7 @@ def sought_in(question: str | None) -> frozenset[str]:
         if not (
             is_stopword(word)
             or is_request_term(word, languages)
-            or is_function_word(word, languages)
+            or any(word in function_terms(language) for language in languages)
             or is_common_part(word)
         )
     ]

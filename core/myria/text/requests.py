@@ -186,11 +186,6 @@ def is_request_term(term: str, languages: Collection[str]) -> bool:
     return any(term in _request_terms(language) for language in ("english", *languages))
 
 
-def is_function_word(term: str, languages: Collection[str]) -> bool:
-    """Tell whether a term only holds sentences together in one of the languages, as articles do."""
-    return any(term in _function_terms(language) for language in languages)
-
-
 def is_common_part(term: str) -> bool:
     """Tell whether a term is a character that very many words of its language share."""
     return term in _COMMON_IDEOGRAPHS
@@ -219,11 +214,6 @@ def _blank(found: re.Match[str]) -> str:
 def _request_terms(language: str) -> frozenset[str]:
     """Return the terms of the words by which people ask in a language, without stop words."""
     return frozenset(term for term in terms(_WORDS.get(language, "")) if not is_stopword(term))
-
-
-@cache
-def _function_terms(language: str) -> frozenset[str]:
-    return frozenset(terms(FUNCTION_WORDS.get(language, "")))
 
 
 @cache
