@@ -17,9 +17,6 @@ from myria.text import term_id, terms
 
 MAX_CONCEPTS: Final = 48
 """Words of a question that are scored: the rarest of those that occur."""
-_MOST_SOUGHT: Final = 6
-"""Rare words that a question is taken to hold at most, where it is told how much of it is held: a long text that is
-sent as a question holds much that nobody told."""
 
 WISHES: Final = frozenset(map(term_id, terms("always prefer")))
 """Words of texts by which people wish something once and for all."""
@@ -145,7 +142,7 @@ def _sought(reading: Reading, concepts: Sequence[Concept], frequency: Mapping[in
         return 0
     rarest = rarity(docs, 1)
     unknown = sum(not _occurring(word.all_terms, frequency) for word in reading.words)
-    return min(sum(concept.idf for concept in concepts) + rarest * unknown, rarest * _MOST_SOUGHT)
+    return sum(concept.idf for concept in concepts) + rarest * unknown
 
 
 def _occurring(terms: Iterable[str], frequency: Mapping[int, int]) -> list[int]:

@@ -71,31 +71,12 @@ _TO_COME: Final = re.compile(
 )
 """Words of questions for what is to come: what was announced answers them, whenever it holds."""
 _HAS_DONE: Final = re.compile(r"(?:(?!\b(?:do|does|must|should)\b).)*\b(?:has|have)\b", re.IGNORECASE | re.DOTALL)
+"""A question for what has been done ("has sold"), which is no state; "does he have" asks for one."""
 _PAST: Final = re.compile(
     r"\b(?:did|was|were|had)\b"
     r"|\b(?:what|who)\s(?:\w{2,}ed|made|led|got|gave|took|went|came|said|told|won|brought|began)\b",
     re.IGNORECASE,
 )
-
-
-def wants_time(text: str) -> bool:
-    """Tell whether the answer to a question is a time."""
-    return _ASKS_WHEN.search(text) is not None
-
-
-def wants_name(text: str) -> bool:
-    """Tell whether the answer to a question is likely a name."""
-    return _ASKS_NAME.search(text) is not None
-
-
-def wants_help(text: str) -> bool:
-    """Tell whether a question wants something done or advised, for which a standing wish may hold."""
-    return _ASKS_HELP.search(text) is not None
-
-
-def wants_what_was_done(text: str) -> bool:
-    """Tell whether a question asks what has been done ("has sold"): no state, as "does he have" asks for one."""
-    return _HAS_DONE.match(text) is not None
 
 
 def without_present(text: str) -> str:
@@ -130,11 +111,10 @@ def day_asked_for(text: str, time_windows: Iterable[Window], today: int) -> int:
     Args:
         time_windows: the windows of time that the question means.
     """
-    return FAR_AWAY if _TO_COME.search(text) else max(map(_last_day, time_windows), default=today)
-
-
-def _last_day(window: Window) -> int:
-    return window.last if window.last >= window.first else window.end // DAY_US - 1
+    if _TO_COME.search(text):
+        return FAR_AWAY
+    last_days = [window.last if window.last >= window.first else window.end // DAY_US - 1 for window in time_windows]
+    return max(last_days, default=today)
 
 
 QUERY_BYTES: Final = 8 * 1024
@@ -144,6 +124,7 @@ MAX_WORDS: Final = 256
 """How many different words of a query are looked up."""
 
 _SAME_FIRST_NAME: Final = 3
+"""Visible names up to which their first term alone names them all: "user" in a memory of very many names none."""
 _NO_SUBJECT: Final = frozenset(terms("happen talk chat discuss say mention speak conversation message event news new"))
 _ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai model"))
 
@@ -304,15 +285,15 @@ def read(question: Question, *, names: Census, first: int, last: int, utc_offset
         ),
         utc_offset=utc_offset,
         only_when=only_when,
-        asks_when=wants_time(text),
-        asks_name=wants_name(text),
-        asks_help=wants_help(text),
+        asks_when=_ASKS_WHEN.search(text) is not None,
+        asks_name=_ASKS_NAME.search(text) is not None,
+        asks_help=_ASKS_HELP.search(text) is not None,
         asks_for=asks_for,
         of_state=asks_for is not None
         and is_english
         and not any(window.exact for window in time_windows)
         and len(speakers) < 2
-        and not wants_what_was_done(text),
+        and _HAS_DONE.match(text) is None,
     )
 
 

@@ -296,7 +296,7 @@ def _put_later_states_first(
     if leader is None or not percent:
         return None
     told_change = told_to_change(leader, docs, plan)
-    likely = likely_state(leader, plan, told_change) if plan.reading.of_state else None
+    likely = likely_state(leader, plan) if plan.reading.of_state else None
     states = [
         state for state in dict.fromkeys((*kept_later(leader, docs, plan), likely, told_change)) if state is not None
     ]

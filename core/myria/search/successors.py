@@ -8,11 +8,11 @@ the bar is high, and nothing is hidden.
 Whoever tells how something is now often uses none of the words by which it was told before: "I weigh 88 kilos", "Scale
 says 84 this morning". No sign of such a statement is strong alone, so they are added up (`likely_state`): how good a
 hit it is and how much of the question it holds, whether the same person says it, how rare a word it shares with the
-older statement, whether both hold a number or name something, and whether stronger evidence speaks for it. Each counts
-in bits, and the sum must exceed what the likeliest of so many statements has by chance: the logarithm of their number
-and a margin, which is smaller the shorter the older statement is. A short one tells a state, a long one many things. In
-talk where nothing changed this puts a wrong statement first in some six of a hundred questions: `_LIKELY` was chosen
-between that and what it finds (docs/retrieval.md).
+older statement, and whether both hold a number or name something. Each counts in bits, and the sum must exceed what the
+likeliest of so many statements has by chance: the logarithm of their number and a margin, which is smaller the shorter
+the older statement is. A short one tells a state, a long one many things. In talk where nothing changed this puts a
+wrong statement first in some six of a hundred questions: `_LIKELY` was chosen between that and what it finds
+(docs/retrieval.md).
 """
 
 from __future__ import annotations
@@ -199,41 +199,28 @@ _BOTH_NUMBERS: Final = 80
 """Percent of the rarity of statements with numbers that it counts to be one where the older statement is."""
 _BOTH_NAME: Final = 70
 """The same of statements that name something."""
-_FOUND: Final = 470
-"""Percent of a bit that a statement counts which stronger evidence found."""
 _LIKELY: Final = 300
 """Percent of a bit by which the likeliest statement exceeds the logarithm of their number, to be put first."""
 _TELLS_A_STATE: Final = 400
 """Percent of a bit by which that is smaller if the best hit is short."""
 _SHORT: Final = (8, 40)
 """Terms of a best hit that is short in full, and of one that is not short at all."""
-_IMAGINED: Final = 48
-"""Statements that are thought beside the later ones: the likeliest of three is not likely for that."""
 _LONG: Final = 64
 """Terms of a later statement, at most: a longer one touches many things."""
-_LONGEST: Final = 128
-"""Terms of an older statement, at most: a longer one shares words with everything."""
+_IMAGINED: Final = 48
+"""Statements that are thought beside the later ones: the likeliest of three is not likely for that."""
 
 
-def likely_state(leader: Leader, plan: Plan, known: int | None) -> int | None:
-    """Find the later statement that most likely says how something is now; return its place, None if none is likely.
-
-    Args:
-        known: the place of a statement that stronger evidence speaks for (`told_to_change`), None without one.
-    """
+def likely_state(leader: Leader, plan: Plan) -> int | None:
+    """Find the later statement that most likely says how something is now; return its place, None if none is likely."""
     timeline, older = leader.timeline, leader.at
     later_count = int(np.count_nonzero(leader.later))
-    if not later_count or timeline.length[older] > _LONGEST:
+    places = np.flatnonzero(leader.later & (timeline.length <= _LONG))
+    if not len(places):
         return None
-    mask = leader.later & (timeline.length <= _LONG)
-    is_known = np.zeros(len(timeline), dtype=np.bool_)
-    if known is not None:
-        mask[known] = is_known[known] = True
-    places = np.flatnonzero(mask)
     evidence = _AS_GOOD * _BIT * np.minimum(leader.score[places], leader.worth) // leader.worth
     evidence += _HOLDS * _BIT * leader.held[places] // (100 * max(1, plan.rarity))
     evidence += _SAME_SPEAKER * _BIT * leader.spoken[places]
-    evidence += _FOUND * _BIT * is_known[places]
     numbered, naming = leader.corpus.numbered, timeline.flags & NAMING != 0
     for percent, has_trait in ((_BOTH_NUMBERS, numbered), (_BOTH_NAME, naming)):
         if has_trait[older]:
@@ -242,9 +229,7 @@ def likely_state(leader: Leader, plan: Plan, known: int | None) -> int | None:
             )
     shared_rarity = _shared_rarity(leader)[places]
     evidence += _SHARES * shared_rarity
-    is_candidate = (
-        (leader.held[places] > 0) | (shared_rarity > 0) | (numbered[older] & numbered[places]) | is_known[places]
-    )
+    is_candidate = (leader.held[places] > 0) | (shared_rarity > 0) | (numbered[older] & numbered[places])
     places, evidence = places[is_candidate], evidence[is_candidate]
     if not len(places):
         return None
