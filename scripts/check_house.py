@@ -49,7 +49,6 @@ UNUSED = {
     "in_use": "tests watch a pool by it",
     "send_400_response": "uvicorn calls it",
     "eof_received": "asyncio calls it",
-    "unfenced": "tests play the model's part and read its prompts",
 }
 """Names that nothing in the product, its scripts or its benchmarks uses, with the reason why they stay."""
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from myria.llm.fencing import unfenced
+from tests.llm.fences import unfenced
 from tests.llm.provider import Answer, Asked, calling
 
 Json = dict[str, Any]

@@ -19,7 +19,6 @@ from myria.db.database import Database as Pool
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.errors import ConfigurationError, ModelFailed
-from myria.llm.fencing import unfenced
 from myria.llm.responses import parse, url_of
 from myria.log.event import NewEvent
 from myria.memory import Memory
@@ -31,6 +30,7 @@ from myria.settings import LlmSettings, Settings, TurnsSettings
 from myria.settings.planner import PlannerSettings
 from tests.erasure.test_erasure import erase
 from tests.llm.conftest import KEY, Starting
+from tests.llm.fences import unfenced
 from tests.llm.provider import Answer, Asked, Script
 from tests.support import builds
 from tests.support.patience import until

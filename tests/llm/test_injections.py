@@ -10,11 +10,12 @@ import orjson
 import pytest
 
 from myria.builds import Outcome
-from myria.llm.fencing import fenced, unfenced
+from myria.llm.fencing import fenced
 from myria.memory import Memory
 from myria.search.queries import ReferencesQuery
 from myria.settings import Settings
 from tests.llm.conftest import KEY, Configuring, Starting
+from tests.llm.fences import unfenced
 from tests.llm.injections import INJECTIONS
 from tests.llm.oracle import Oracle, plan, shown
 from tests.llm.provider import Answer, Asked, calling, completion

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import ModelFailed
-from myria.llm.fencing import Aliases, escaped, fenced, unfenced
+from myria.llm.fencing import Aliases, escaped, fenced
 from myria.settings.planner import PlannerSettings
 from myria.topics.model import LEAF, PlanEvent
 from myria.topics.scope_plan import plan_unit
 from myria.topics.shaped import GroupShape, LeafShape, UnitShape, Words, plan_shaped, problems, unit_digest
 from myria.topics.validation import validate_unit
+from tests.llm.fences import unfenced
 from tests.planning.generators import key_of
 from tests.support.counts import examples
 

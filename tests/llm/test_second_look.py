@@ -14,11 +14,11 @@ import orjson
 import pytest
 
 from myria.errors import ConfigurationError
-from myria.llm.fencing import unfenced
 from myria.memory import Memory
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import SecondLookSettings, Settings
 from tests.llm.conftest import KEY, Configuring, Starting
+from tests.llm.fences import unfenced
 from tests.llm.provider import Answer, Asked, Provider, calling, completion
 from tests.reads.asking import append, ask, pages, texts_of
 from tests.support import builds

@@ -79,7 +79,7 @@ def at_random(seed: int) -> Script:
 
 def seen(asked: Asked) -> tuple[list[str], list[str]]:
     """Return the aliases of events and of topics that a prompt has shown."""
-    from myria.llm.fencing import unfenced
+    from tests.llm.fences import unfenced
 
     found: dict[str, None] = {}
     for message in asked.body["messages"]:

@@ -35,18 +35,6 @@ def fenced(value: Any) -> str:
     return f"=== data {mark} ===\n{text}\n=== data {mark} ==="
 
 
-def unfenced(content: str) -> Any:
-    """Return the data of the last fence in a message, the reverse of `fenced`; for audits and tests.
-
-    Raises:
-        ValueError: the message has no fence.
-    """
-    fences = re.findall(r"^=== data ([0-9a-f]{16}) ===\n(.*)\n=== data \1 ===$", content, re.MULTILINE)
-    if not fences:
-        raise ValueError("the message holds no fenced data")
-    return json.loads(fences[-1][1])
-
-
 T = TypeVar("T")
 
 

@@ -24,7 +24,7 @@ from myria.search.ranking import Hit
 from myria.search.result import MOST_COMPARED, SearchResult, ToldHits
 from myria.search.searching import Query, Search
 from myria.search.superseded import successors
-from myria.search.topics import NO_SUBJECTS, Path, Paths, SubjectFinder
+from myria.search.topics import NO_SUBJECTS, Path, TopicReader
 from myria.search.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, assemble, cost_of
 from myria.text.passages import sought_in
 
@@ -70,12 +70,9 @@ class Handler:
         cursor_lifetime_s: how long cursors work for certain, in seconds.
     """
 
-    def __init__(
-        self, search: Search, paths: Paths, subjects: SubjectFinder, *, answer_bytes: int, cursor_lifetime_s: float
-    ) -> None:
+    def __init__(self, search: Search, topics: TopicReader, *, answer_bytes: int, cursor_lifetime_s: float) -> None:
         self._search = search
-        self._paths = paths
-        self._subjects = subjects
+        self._topics = topics
         self._answer_bytes = answer_bytes
         self._lifetime = cursor_lifetime_s
 
@@ -142,12 +139,12 @@ class Handler:
         paths = await self._search.paths(connection, result) if is_tree else [()] * len(result.hits)
         by_path = dict(zip(paths, result.hits, strict=True))
         placed_paths = [(result.scope(hit), path) for path, hit in by_path.items() if path]
-        all_topics = await self._paths.found(connection, tenant, placed_paths)
+        all_topics = await self._topics.found(connection, tenant, placed_paths)
         hidden = result.snapshot.hidden
         topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in all_topics.items()}
         subjects, root_subject = NO_SUBJECTS, result.under
         if root is None:
-            subjects = await self._subjects.of_hits(connection, result.snapshot, placed_paths, all_topics)
+            subjects = await self._topics.subjects_of(connection, result.snapshot, placed_paths, all_topics)
         elif root_subject is not None:
             topics[root_subject.rendering_id] = root_subject.topic.shown(hidden)
         else:

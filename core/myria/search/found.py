@@ -22,7 +22,7 @@ from myria.search.read_slots import ReadSlot
 from myria.search.result import SearchResult
 from myria.search.searching import Search
 from myria.search.superseded import successors
-from myria.search.topics import SHARED_BY, Paths, SubjectFinder
+from myria.search.topics import SHARED_BY, TopicReader
 from myria.topics.subjects.words import latest_of
 
 Json = dict[str, Any]
@@ -101,8 +101,7 @@ class EventFinder:
     def __init__(
         self,
         search: Search,
-        paths: Paths,
-        subjects: SubjectFinder,
+        topics: TopicReader,
         *,
         connection: Connection,
         slot: ReadSlot,
@@ -114,8 +113,7 @@ class EventFinder:
         self.tenant = tenant
         self.handles = Handles(secret, tenant)
         self._search = search
-        self._paths = paths
-        self._subjects = subjects
+        self._topics = topics
         self._slot = slot
         self._secret = secret
         self._lifetime = cursor_lifetime_s
@@ -187,7 +185,7 @@ class EventFinder:
             if len(hits) >= at_least and (without is None or not _holds(result, hits[0], without))
         }
         placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in chosen.items()]
-        topics = await self._paths.topics(self.connection, self.tenant, placed, hidden=result.snapshot.hidden)
+        topics = await self._topics.topics(self.connection, self.tenant, placed, hidden=result.snapshot.hidden)
         return tuple(
             FoundTopic(
                 topic_id=topics[leaf]["topic_id"],
@@ -211,8 +209,8 @@ class EventFinder:
         if len(below) < SHARED_BY:
             return ()
         placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in below.items()]
-        words = await self._paths.found(self.connection, self.tenant, placed)
-        subjects = await self._subjects.of_hits(self.connection, result.snapshot, placed, words)
+        words = await self._topics.found(self.connection, self.tenant, placed)
+        subjects = await self._topics.subjects_of(self.connection, result.snapshot, placed, words)
         leaves: dict[bytes, list[bytes]] = {}
         for leaf, subject in subjects.places(list(below)).items():
             leaves.setdefault(subject, []).append(leaf)

@@ -13,7 +13,7 @@ from myria.log.masks import Masks
 from myria.search.nodes import event_body, event_node, topic_node
 from myria.search.searching import no_topic
 from myria.search.snapshot_view import SnapshotView
-from myria.search.topics import NamedSubject, Paths, SubjectFinder, renderings
+from myria.search.topics import NamedSubject, TopicReader, renderings
 from myria.settings import TopicsSettings
 
 Json = dict[str, Any]
@@ -64,8 +64,7 @@ async def topic_answer(
     connection: Connection,
     snapshot: SnapshotView,
     topic_id: str,
-    paths: Paths,
-    subjects: SubjectFinder,
+    topics: TopicReader,
     *,
     settings: TopicsSettings,
 ) -> Json:
@@ -79,14 +78,14 @@ async def topic_answer(
     tenant = snapshot.tenant
     row = await connection.fetchrow(sql("retrieval.topic"), tenant, topic_id)
     if row is not None and row["prefix"] is not None:
-        subject = await subjects.named(connection, snapshot, row, topic_id)
+        subject = await topics.named_subject(connection, snapshot, row, topic_id)
         if subject is None:
             raise no_topic(topic_id)
-        return await _subject_answer(connection, snapshot, subject, subjects, settings=settings)
+        return await _subject_answer(connection, snapshot, subject, topics, settings=settings)
     if row is None or not snapshot.masks.sees(row["participants"]):
         raise no_topic(topic_id)
     scope = snapshot.scope(row["scope_id"])
-    path = None if scope is None else await paths.locate(connection, tenant, scope, row["anchor_seq"])
+    path = None if scope is None else await topics.locate(connection, tenant, scope, row["anchor_seq"])
     if scope is None or path is None:
         raise no_topic(topic_id)
     on_path = {record["rendering_id"]: record for record in await renderings(connection, tenant, path)}
@@ -119,16 +118,16 @@ async def _subject_answer(
     connection: Connection,
     snapshot: SnapshotView,
     subject: NamedSubject,
-    subjects: SubjectFinder,
+    topics: TopicReader,
     *,
     settings: TopicsSettings,
 ) -> Json:
     """Return a subject as a topic's answer; its children are its last leaves, in order of time."""
     newest = await connection.fetchval(sql("retrieval.newest_moment"), snapshot.tenant, snapshot.visible.ids.tolist())
-    leaves = await subjects.leaves(connection, snapshot, subject.rendering_id, most=_SUBJECT_LEAVES)
+    leaves = await topics.leaves(connection, snapshot, subject.rendering_id, most=_SUBJECT_LEAVES)
     topic = {**subject.topic.shown(snapshot.hidden)}
     topic["node_type"] = topic.pop("kind")
-    leaf_ids = list(await subjects.all_leaves(connection, snapshot, subject))
+    leaf_ids = list(await topics.all_leaves(connection, snapshot, subject))
     topic["context_id"] = await connection.fetchval(sql("retrieval.shared_context"), snapshot.tenant, leaf_ids)
     topic["state"] = _state(to_datetime(subject.topic.last_at), newest, settings)
     topic["parent_topic_id"] = None

@@ -32,7 +32,7 @@ from myria.search.scopes import VisibleScope
 from myria.search.second_look import SecondLook
 from myria.search.snapshot_view import SnapshotView, open_snapshot
 from myria.search.superseded import replaced_events
-from myria.search.topics import NamedSubject, Path, Paths, SubjectFinder, renderings
+from myria.search.topics import NamedSubject, Path, TopicReader, renderings
 from myria.search.unindexed import UnindexedReader
 from myria.search.vectors import VectorReader
 from myria.search.visible_blocks import BlockReader
@@ -51,8 +51,7 @@ class Search:
         self,
         cache: ByteCache,
         blocks: BlockReader,
-        paths: Paths,
-        subjects: SubjectFinder,
+        topics: TopicReader,
         *,
         threads: ThreadPoolExecutor,
         vectors: VectorReader | None = None,
@@ -61,8 +60,7 @@ class Search:
         self._cache = cache
         self._blocks = blocks
         self._unindexed = UnindexedReader(cache)
-        self._paths = paths
-        self._subjects = subjects
+        self._topics = topics
         self._threads = threads
         self._vectors = vectors
         self._look = look
@@ -198,7 +196,7 @@ class Search:
             path = path_of_leaf.get(leaf)
             if path is None:
                 tenant, scope = result.snapshot.tenant, result.scope(hit)
-                path = path_of_leaf[leaf] = await self._paths.of_document(connection, tenant, scope, block, hit.doc)
+                path = path_of_leaf[leaf] = await self._topics.of_document(connection, tenant, scope, block, hit.doc)
             paths.append(path)
         return paths
 
@@ -263,18 +261,18 @@ class Search:
         subject = None
         whole_blocks: frozenset[bytes] = frozenset()
         if row is not None and row["prefix"] is not None:
-            subject = await self._subjects.named(connection, snapshot, row, root)
+            subject = await self._topics.named_subject(connection, snapshot, row, root)
             if subject is None:
                 raise no_topic(root)
             slot.weigh(events=subject.events)
             scope = subject.scope
-            nodes = await self._subjects.all_leaves(connection, snapshot, subject)
+            nodes = await self._topics.all_leaves(connection, snapshot, subject)
         else:
             root_scope = None if row is None else snapshot.scope(row["scope_id"])
             if row is None or root_scope is None or root_scope.root is None:
                 raise no_topic(root)
             scope = root_scope
-            path = await self._paths.locate(connection, snapshot.tenant, scope, row["anchor_seq"]) or ()
+            path = await self._topics.locate(connection, snapshot.tenant, scope, row["anchor_seq"]) or ()
             nodes = frozenset(
                 record["rendering_id"]
                 for record in await renderings(connection, snapshot.tenant, path)
@@ -282,7 +280,7 @@ class Search:
             )
             if not nodes:
                 raise no_topic(root)
-            above = await self._paths.above(connection, snapshot.tenant, root_scope.root, scope.blocks)
+            above = await self._topics.above(connection, snapshot.tenant, root_scope.root, scope.blocks)
             whole_blocks = frozenset(block for block, path_above in above.items() if not nodes.isdisjoint(path_above))
         views: list[View] = []
         masks: list[Mask | None] = []

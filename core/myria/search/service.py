@@ -26,7 +26,7 @@ from myria.search.read_slots import ReadSlot, ReadSlots
 from myria.search.searching import Search
 from myria.search.second_look import SecondLook
 from myria.search.snapshot_view import open_snapshot
-from myria.search.topics import Paths, SubjectFinder
+from myria.search.topics import TopicReader
 from myria.search.vectors import QuestionVectors, VectorReader
 from myria.search.visible_blocks import BlockReader
 from myria.search.walking import room_of, start_of, walked_answer
@@ -53,8 +53,7 @@ class Retrieval:
         self.cache = ByteCache(settings.retrieval.cache_bytes)
         self._threads = ThreadPoolExecutor(settings.retrieval.ranking_threads, thread_name_prefix="rank")
         blocks = BlockReader(self.cache, self._threads)
-        self._paths = Paths(self.cache, blocks)
-        self._subjects = SubjectFinder(self.cache)
+        self._topics = TopicReader(self.cache, blocks)
         embedding = configured(settings)
         within_s = settings.embeddings.question_deadline_s
         self.questions = None if embedding is None else QuestionVectors(embedding, within_s=within_s)
@@ -65,16 +64,14 @@ class Retrieval:
         self._search = Search(
             self.cache,
             blocks,
-            self._paths,
-            self._subjects,
+            self._topics,
             threads=self._threads,
             vectors=vectors,
             look=self.look,
         )
         self._answering = Handler(
             self._search,
-            self._paths,
-            self._subjects,
+            self._topics,
             answer_bytes=settings.retrieval.answer_bytes,
             cursor_lifetime_s=settings.retrieval.cursor_lifetime_s,
         )
@@ -117,8 +114,7 @@ class Retrieval:
         async def reading(connection: Connection, slot: ReadSlot) -> T:
             reader = EventFinder(
                 self._search,
-                self._paths,
-                self._subjects,
+                self._topics,
                 connection=connection,
                 slot=slot,
                 tenant=tenant,
@@ -165,7 +161,7 @@ class Retrieval:
             wider, start = walk
             walked = await self.walker.walk(start)
             return await walked_answer(
-                self._database, self._paths, query, answer, within, page=page, wider=wider, walked=walked
+                self._database, self._topics, query, answer, within, page=page, wider=wider, walked=walked
             )
         if query.mode == "llm" and self.walker is None:
             return {**answer, **degraded("not_configured")}
@@ -235,9 +231,7 @@ class Retrieval:
 
         async def reading(connection: Connection, slot: ReadSlot) -> Json:
             snapshot = await open_snapshot(connection, self.cache, tenant, masks, None, slot=slot)
-            return await topic_answer(
-                connection, snapshot, topic_id, self._paths, self._subjects, settings=self._settings.topics
-            )
+            return await topic_answer(connection, snapshot, topic_id, self._topics, settings=self._settings.topics)
 
         return await self.slots.read((tenant, masks), reading)
 

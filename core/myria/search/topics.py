@@ -73,8 +73,70 @@ class Topic:
         return hidden.topic(self.body, self.scope_id, self.first_at, self.last_at)
 
 
-class Paths:
-    """Finds the paths of documents, and reads the topics on them; both never change, and are cached."""
+SHARED_BY = 2
+"""A subject stands in an answer if it holds at least so many of the leaves of its hits."""
+
+_ROOT_BYTES = 150
+_PLACE_BYTES = 250
+_LEAF_BYTES = 130
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subjects:
+    """The subjects of hits' leaves: `of_leaf` gives those of a leaf, best first, `topics` the topic of a subject."""
+
+    of_leaf: Mapping[bytes, tuple[bytes, ...]]
+    topics: Mapping[bytes, Topic]
+
+    def places(self, leaves: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Choose the subject under which each leaf stands in an answer; leaves without one stay under topics of time.
+
+        The subject that most of the leaves share takes all of these, then the one that most of the other leaves share,
+        and so on; of subjects shared by equally many, the first of the best hit wins. All other leaves that have a
+        chosen subject, such as those of later hits, join it.
+
+        Args:
+            leaves: those of the answer, that of the best hit first.
+        """
+        unplaced = dict.fromkeys(leaf for leaf in leaves if leaf in self.of_leaf)
+        chosen: list[bytes] = []
+        while unplaced:
+            leaves_of: dict[bytes, list[bytes]] = {}
+            for leaf in unplaced:
+                for subject in self.of_leaf[leaf]:
+                    leaves_of.setdefault(subject, []).append(leaf)
+            most_shared = max(leaves_of, key=lambda subject: len(leaves_of[subject]), default=None)
+            if most_shared is None or len(leaves_of[most_shared]) < SHARED_BY:
+                break
+            chosen.append(most_shared)
+            for leaf in leaves_of[most_shared]:
+                del unplaced[leaf]
+        chosen_of_leaf = {
+            leaf: [subject for subject in chosen if subject in subjects_of_leaf]
+            for leaf, subjects_of_leaf in self.of_leaf.items()
+        }
+        return {leaf: subjects[0] for leaf, subjects in chosen_of_leaf.items() if subjects}
+
+
+NO_SUBJECTS = Subjects(of_leaf={}, topics={})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedSubject:
+    """A subject that a request names by its topic_id or node_id; `events` is how many it holds."""
+
+    scope: VisibleScope
+    rendering_id: bytes
+    topic: Topic
+    events: int
+
+
+_Place = tuple[tuple[bytes, Topic], ...]
+"""The subjects of one leaf, best first: each as (rendering_id, topic)."""
+
+
+class TopicReader:
+    """Finds the paths of documents, the topics on them and the subjects of leaves: none changes, all are cached."""
 
     def __init__(self, cache: ByteCache, blocks: BlockReader) -> None:
         self._cache = cache
@@ -149,83 +211,7 @@ class Paths:
                 return await self.of_document(connection, tenant, scope, view, int(places[0]))
         return None
 
-
-async def renderings(connection: Connection, tenant: str, rendering_ids: Sequence[bytes]) -> Sequence[asyncpg.Record]:
-    """Return the rows of renderings, in no particular order."""
-    if not rendering_ids:
-        return ()
-    return await connection.fetch(sql("retrieval.renderings"), tenant, list(rendering_ids))
-
-
-SHARED_BY = 2
-"""A subject stands in an answer if it holds at least so many of the leaves of its hits."""
-
-_ROOT_BYTES = 150
-_PLACE_BYTES = 250
-_LEAF_BYTES = 130
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Subjects:
-    """The subjects of hits' leaves: `of_leaf` gives those of a leaf, best first, `topics` the topic of a subject."""
-
-    of_leaf: Mapping[bytes, tuple[bytes, ...]]
-    topics: Mapping[bytes, Topic]
-
-    def places(self, leaves: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Choose the subject under which each leaf stands in an answer; leaves without one stay under topics of time.
-
-        The subject that most of the leaves share takes all of these, then the one that most of the other leaves share,
-        and so on; of subjects shared by equally many, the first of the best hit wins. All other leaves that have a
-        chosen subject, such as those of later hits, join it.
-
-        Args:
-            leaves: those of the answer, that of the best hit first.
-        """
-        unplaced = dict.fromkeys(leaf for leaf in leaves if leaf in self.of_leaf)
-        chosen: list[bytes] = []
-        while unplaced:
-            leaves_of: dict[bytes, list[bytes]] = {}
-            for leaf in unplaced:
-                for subject in self.of_leaf[leaf]:
-                    leaves_of.setdefault(subject, []).append(leaf)
-            most_shared = max(leaves_of, key=lambda subject: len(leaves_of[subject]), default=None)
-            if most_shared is None or len(leaves_of[most_shared]) < SHARED_BY:
-                break
-            chosen.append(most_shared)
-            for leaf in leaves_of[most_shared]:
-                del unplaced[leaf]
-        chosen_of_leaf = {
-            leaf: [subject for subject in chosen if subject in subjects_of_leaf]
-            for leaf, subjects_of_leaf in self.of_leaf.items()
-        }
-        return {leaf: subjects[0] for leaf, subjects in chosen_of_leaf.items() if subjects}
-
-
-NO_SUBJECTS = Subjects(of_leaf={}, topics={})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NamedSubject:
-    """A subject that a request names by its topic_id or node_id; `events` is how many it holds."""
-
-    scope: VisibleScope
-    rendering_id: bytes
-    topic: Topic
-    events: int
-
-
-_Place = tuple[tuple[bytes, Topic], ...]
-"""The subjects of one leaf, best first: each as (rendering_id, topic)."""
-
-
-class SubjectFinder:
-    """Finds the subjects of leaves in a snapshot; these never change, and are cached."""
-
-    def __init__(self, cache: ByteCache) -> None:
-        self._cache = cache
-
-    async def of_hits(
+    async def subjects_of(
         self,
         connection: Connection,
         snapshot: SnapshotView,
@@ -261,7 +247,7 @@ class SubjectFinder:
             topics=dict(entry for place in place_of_leaf.values() for entry in place),
         )
 
-    async def named(
+    async def named_subject(
         self, connection: Connection, snapshot: SnapshotView, row: asyncpg.Record, id_: str
     ) -> NamedSubject | None:
         """Return the subject that a topic_id or node_id names; None if the request's snapshot shows it no such subject.
@@ -385,6 +371,13 @@ class SubjectFinder:
             size = _PLACE_BYTES + sum(topic.size for _, topic in subjects)
             self._cache.put(_key(snapshot, leaf), places[leaf], size)
         return places
+
+
+async def renderings(connection: Connection, tenant: str, rendering_ids: Sequence[bytes]) -> Sequence[asyncpg.Record]:
+    """Return the rows of renderings, in no particular order."""
+    if not rendering_ids:
+        return ()
+    return await connection.fetch(sql("retrieval.renderings"), tenant, list(rendering_ids))
 
 
 def _key(snapshot: SnapshotView, leaf: bytes) -> tuple[str, str, str | None, bytes]:

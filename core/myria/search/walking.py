@@ -21,7 +21,7 @@ from myria.search.answers import Page, Within, counts, degraded
 from myria.search.nodes import SNIPPET_CHARACTERS, event_node
 from myria.search.queries import ReferencesQuery
 from myria.search.ranking import Filters
-from myria.search.topics import Path, Paths
+from myria.search.topics import Path, TopicReader
 from myria.search.tree import Assembled, Leafward, assemble
 from myria.text.passages import passage, sought_in
 
@@ -76,7 +76,7 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, sough
 
 async def walked_answer(
     database: Database,
-    paths: Paths,
+    topic_reader: TopicReader,
     query: ReferencesQuery,
     answer: Json,
     within: Within | None,
@@ -93,7 +93,7 @@ async def walked_answer(
     topics = {**wider.topics, **page.topics}
     if unranked:
         async with database.read(page.result.snapshot.tenant) as connection:
-            unranked_hits, unranked_topics = await _read_unranked(connection, paths, query, page, unranked)
+            unranked_hits, unranked_topics = await _read_unranked(connection, topic_reader, query, page, unranked)
         ranked |= unranked_hits
         topics |= unranked_topics
     additions = [ranked[event.event_seq] for event in chosen if event.event_seq in ranked]
@@ -112,7 +112,7 @@ async def walked_answer(
 
 
 async def _read_unranked(
-    connection: Connection, paths: Paths, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
+    connection: Connection, topic_reader: TopicReader, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
 ) -> tuple[dict[int, Leafward], dict[bytes, Json]]:
     """Read the events that the model found outside of the ranking, as far as they may be shown and pass the filters.
 
@@ -132,7 +132,7 @@ async def _read_unranked(
         if _fits(query, row) and row["event_seq"] <= snapshot.cutoff and row["event_seq"] not in withdrawn
     }
     shown_events = [event for event in chosen if event.event_seq in rows_by_seq]
-    topics = await paths.topics(
+    topics = await topic_reader.topics(
         connection,
         snapshot.tenant,
         [(scopes[event.scope_id], event.path) for event in shown_events],
