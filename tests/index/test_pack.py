@@ -122,7 +122,7 @@ def _facts(corpus: Corpus, question: Question, **rest: Any) -> list[Any]:
     """Return what a ranking says, without where in memory it found it; and the path of each hit."""
     rows = []
     for hit in rank(question, corpus, **rest).hits:
-        view, _ = corpus.parts()[hit.view]
+        view, _ = corpus.parts[hit.view]
         assert view.seq[hit.doc] == hit.event_seq
         path = view.path(hit.doc) if hit.view < len(corpus.blocks) else ()
         rows.append((hit.event_seq, hit.timestamp, hit.score, path))

@@ -44,7 +44,7 @@ def test_one_event_and_columns_agree(events: list[tuple[dict[str, Any], bool]], 
         tail_mask=np.array([events[seq][1] for seq in tail.seq.tolist()]),
     )
     timeline = corpus.laid_out
-    allowed = filters.allowed(timeline, corpus.parts())
+    allowed = filters.allowed(timeline, corpus.parts)
     seqs = timeline.seq if allowed is None else timeline.seq[allowed]
     assert sorted(seqs.tolist()) == [
         seq for seq, (facts, visible) in enumerate(events) if visible and filters.fits(**facts)

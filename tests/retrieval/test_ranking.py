@@ -649,7 +649,7 @@ def test_a_kept_corpus_changes_nothing(events: list[tuple[list[str], int, str | 
     found = rank(Question(text=text), corpus, limit=100)
     assert rank(Question(text=text), corpus, limit=100) == found
     for hit in found.hits:
-        assert corpus.parts()[hit.view][0].seq[hit.doc] == hit.event_seq
+        assert corpus.parts[hit.view][0].seq[hit.doc] == hit.event_seq
 
 
 def test_what_many_speakers_changed_is_found_again_in_a_kept_corpus() -> None:

@@ -98,13 +98,9 @@ class Corpus:
     internal: LooseBlock | None = None
     internal_mask: Mask | None = None
 
-    def parts(self) -> list[tuple[View, Mask | None]]:
-        """Return all views with their masks: blocks, tail, internal. Positions in this list are a hit's `view`."""
-        return self._parts
-
     @cached_property
-    def _parts(self) -> list[tuple[View, Mask | None]]:
-        """Pair every view with its part of the masks, None where that leaves out nothing."""
+    def parts(self) -> list[tuple[View, Mask | None]]:
+        """Return all views with their masks (None: all count), in the order of `Hit.view`: blocks, tail, internal."""
         masks = self.block_masks or (None,) * len(self.blocks)
         parts: list[tuple[View, Mask | None]] = list(zip(self.blocks, masks, strict=True))
         for loose, mask in ((self.tail, self.tail_mask), (self.internal, self.internal_mask)):
@@ -132,7 +128,7 @@ class Corpus:
     def _mark_places(self, marks: Callable[[View], Mask]) -> Mask:
         """Return a mask of the timeline from the masks that `marks` gives for each view."""
         marked = np.zeros(len(self.laid_out), dtype=np.bool_)
-        for (view, _), places in zip(self.parts(), self.laid_out.places, strict=True):
+        for (view, _), places in zip(self.parts, self.laid_out.places, strict=True):
             marked_places = places[marks(view)]
             marked[marked_places[marked_places >= 0]] = True
         return marked
@@ -144,7 +140,7 @@ class Corpus:
         It is the speaker's wall clock (UTC plus the document's offset): dates that people name are compared with it.
         """
         local_time = self.laid_out.timestamp.copy()
-        for (view, _), places in zip(self.parts(), self.laid_out.places, strict=True):
+        for (view, _), places in zip(self.parts, self.laid_out.places, strict=True):
             is_visible = places >= 0
             local_time[places[is_visible]] += view.utc_offset[is_visible].astype(np.int64) * MINUTE_US
         return local_time
@@ -208,11 +204,6 @@ class Timeline:
         statements = questions[questions > 0] - 1
         return questions, statements[self.linked[0][statements] & self.linked[0][statements + 1]]
 
-    @cached_property
-    def reaches_far(self) -> bool:
-        """Tell whether any document lends evidence farther than `REACH`."""
-        return bool(self.far.any())
-
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory the timeline takes, its cached properties included."""
@@ -221,13 +212,17 @@ class Timeline:
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:
         """Lay the visible documents of a corpus out in order of scope and time, and group and link them."""
-        parts = corpus.parts()
+        parts = corpus.parts
         views = [view for view, _ in parts]
-        is_visible = _joined_masks(parts)
+        is_visible = np.concatenate(
+            [np.zeros(0, dtype=np.bool_)]
+            + [np.ones(len(view), dtype=np.bool_) if mask is None else mask for view, mask in parts]
+        )
         scope = None if corpus.table is None else _scopes(corpus.table, views)
         seq = _concatenate([view.seq for view in views])
         timestamp = _concatenate([view.timestamp for view in views])
-        order = _chronological(scope, seq, timestamp, is_visible)
+        order = np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
+        order = order[is_visible[order]]
         view_of = np.repeat(np.arange(len(views), dtype=np.int32), [len(view) for view in views])
         doc_of = _concatenate([np.arange(len(view), dtype=np.int32) for view in views], np.int32)
         leaf, unit, nodes = _tree_groups(views)
@@ -271,12 +266,6 @@ def _concatenate(columns: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> 
     return np.concatenate(columns, dtype=dtype)
 
 
-def _joined_masks(parts: Sequence[tuple[View, Mask | None]]) -> Mask | None:
-    if all(mask is None for _, mask in parts):
-        return None
-    return np.concatenate([np.ones(len(view), dtype=np.bool_) if mask is None else mask for view, mask in parts])
-
-
 def _scopes(table: ScopeTable, views: Sequence[View]) -> npt.NDArray[np.int32]:
     """Return the position of each document's scope in the table; for hidden documents the value means nothing."""
     positions = np.zeros(sum(map(len, views)), dtype=np.int32)
@@ -287,12 +276,6 @@ def _scopes(table: ScopeTable, views: Sequence[View]) -> npt.NDArray[np.int32]:
         positions[offset : offset + len(view)] = table.places(view.scope_id)
         offset += len(view)
     return positions
-
-
-def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints, is_visible: Mask | None) -> Ints:
-    """Return the positions of the visible documents in order of scope, time and event_seq."""
-    order = np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
-    return order if is_visible is None else order[is_visible[order]]
 
 
 def _places(views: Sequence[View], order: Ints) -> tuple[Ints, ...]:

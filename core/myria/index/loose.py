@@ -60,7 +60,8 @@ class LooseBlock:
                 scopes = np.array([scope_of[seq] for seq in view.seq.tolist()], dtype=np.int64)
                 view = replace(view, scope_id=scopes)
             views.append(view)
-            while len(views) > 1 and _worth_merging(views[-2], views[-1]):
+            # Merged while the older is at most twice as large, as runs of such a tree are.
+            while len(views) > 1 and len(views[-2]) <= min(2 * len(views[-1]), MAX_DOCS - len(views[-1])):
                 right, left = views.pop(), views.pop()
                 views.append(_merged((left, np.arange(len(left))), (right, np.arange(len(right)))))
         return LooseBlock(tuple(views))
@@ -79,10 +80,6 @@ class LooseBlock:
             elif len(chosen):
                 views.append(_merged((view, chosen)))
         return LooseBlock(tuple(views))
-
-
-def _worth_merging(older: BlockView, newer: BlockView) -> bool:
-    return len(older) <= 2 * len(newer) and len(older) + len(newer) <= MAX_DOCS
 
 
 def _merged(*parts: tuple[BlockView, Ints]) -> BlockView:

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.index.block import Ints, View, name_terms
-from myria.index.corpus import Corpus, Mask
+from myria.index.block import Ints, name_terms
+from myria.index.corpus import Corpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Census:
         if not len(places):
             return 0
         last = places[timeline.seq[places].argmax()]
-        view, _ = self.corpus.parts()[timeline.view[last]]
+        view, _ = self.corpus.parts[timeline.view[last]]
         return int(view.utc_offset[timeline.doc[last]])
 
     def beginning_with(self, term: str) -> set[str]:
@@ -70,9 +70,10 @@ class Census:
     def _speakers_beginning_with(self, term: str) -> set[str]:
         return {
             view.speakers[code]
-            for view, mask in self.corpus.parts()
+            for view, mask in self.corpus.parts
             for code in view.speakers_by_term.get(term, ())
-            if _is_heard(view, mask, code)
+            # A speaker counts who has a visible document.
+            if code in view.heard and (mask is None or bool((mask & (view.speaker == code)).any()))
         }
 
     def _participants_beginning_with(self, term: str) -> set[str]:
@@ -82,11 +83,6 @@ class Census:
         """Return how many scopes with a visible document a participant belongs to."""
         places = self.corpus.scopes.holders.get(name)
         return 0 if places is None else int(np.count_nonzero(self.corpus.present[places]))
-
-
-def _is_heard(view: View, mask: Mask | None, code: int) -> bool:
-    """Tell whether a speaker, by code, has a visible document in a view."""
-    return code in view.heard and (mask is None or bool((mask & (view.speaker == code)).any()))
 
 
 _NOWHERE: Final[Ints] = np.zeros((3, 0), dtype=np.int64)
@@ -119,7 +115,7 @@ def frequencies(query_ids: Ints, corpus: Corpus) -> Ints:
     Terms that occur in no text get their count among hints.
     """
     in_texts, in_hints = np.zeros(len(query_ids), dtype=np.int64), np.zeros(len(query_ids), dtype=np.int64)
-    for view, mask in corpus.parts():
+    for view, mask in corpus.parts:
         for counts, (terms, offsets, posting_docs) in (
             (in_texts, (view.terms, view.offsets, view.posting_doc)),
             (in_hints, (view.hint_terms, view.hint_offsets, view.hint_doc)),

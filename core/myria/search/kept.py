@@ -58,7 +58,7 @@ def kept_later(leader: Leader, docs: int, plan: Plan) -> tuple[int, ...]:
     question_ids = {identity for concept in plan.concepts for identity, _ in concept.alternatives}
     repeated = np.zeros(len(timeline), dtype=np.int64)
     answers = leader.held * 100 >= leader.held[best_place] * _ANSWERED
-    for (part, _), places in zip(corpus.parts(), timeline.places, strict=True):
+    for (part, _), places in zip(corpus.parts, timeline.places, strict=True):
         for index, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
             where = places[part.posting_doc[start:end]]
             where = where[where >= 0]

@@ -37,7 +37,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """One event found: `view` is its position in `Corpus.parts()`, `doc` that in the view."""
+    """One event found: `view` is its position in `Corpus.parts`, `doc` that in the view."""
 
     event_seq: int
     timestamp: int
@@ -200,7 +200,7 @@ def rank(
         return nothing_fits
     if successor_scores is not None:
         raise_scores(scores.score, timeline.seq, *successor_scores)
-    allowed = (filters or Filters()).allowed(timeline, corpus.parts())
+    allowed = (filters or Filters()).allowed(timeline, corpus.parts)
     changed = None
     if order == "relevance" and reading.asked and reading.asks_for in ("present", "change"):
         changed = _put_later_states_first(scores, corpus, allowed, plan, census.docs)

@@ -51,7 +51,7 @@ class SearchResult:
 
     def view(self, hit: Hit) -> View:
         """Return the view that holds a hit's document, at position `hit.doc`."""
-        return self.corpus.parts()[hit.view][0]
+        return self.corpus.parts[hit.view][0]
 
     def scope(self, hit: Hit) -> VisibleScope:
         """Return the scope of a hit."""

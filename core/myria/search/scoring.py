@@ -149,7 +149,7 @@ def _postings(plan: Plan, corpus: Corpus) -> Postings:
     """
     parts_of: dict[tuple[int, int], list[tuple[Ints, Ints]]] = {}
     query_ids = plan.ids.tolist()
-    for (view, _), places in zip(corpus.parts(), corpus.laid_out.places, strict=True):
+    for (view, _), places in zip(corpus.parts, corpus.laid_out.places, strict=True):
         for index, start, end in spans_of(plan.ids, view.terms, view.offsets).T.tolist():
             doc_places = places[view.posting_doc[start:end]]
             is_visible = doc_places >= 0
@@ -271,12 +271,11 @@ def _lend(weights: Weights, own_score: Ints, total: Ints, timeline: Timeline) ->
         total[:-step] += own_score[step:] * share * weights.after[index] // 1_000
         # What follows a question answers it, and tells more of the statement before it.
         total[answered + step] += own_score[answered] * share[answered] * weights.answers[index] // 1_000
-    if timeline.reaches_far:
-        for step, percent in enumerate(weights.farther, REACH + 1):
-            # What lies within few words of one document lies so of all between them.
-            starts = np.flatnonzero(timeline.far >= step)
-            total[starts + step] += own_score[starts] * percent
-            total[starts] += own_score[starts + step] * percent
+    for step, percent in enumerate(weights.farther, REACH + 1):
+        # What lies within few words of one document lies so of all between them.
+        starts = np.flatnonzero(timeline.far >= step)
+        total[starts + step] += own_score[starts] * percent
+        total[starts] += own_score[starts + step] * percent
 
 
 def _weigh_evidence(plan: Plan, corpus: Corpus, total: Ints, by_named_speaker: Mask | None, note: Note) -> None:
@@ -343,7 +342,7 @@ def announced(corpus: Corpus, day: int) -> Mask:
     """Return a mask of the timeline's documents that say that something holds only from after a day (since 1970) on."""
     timeline = corpus.laid_out
     mask = np.zeros(len(timeline), dtype=np.bool_)
-    for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
+    for (view, _), places in zip(corpus.parts, timeline.places, strict=True):
         _, docs = days_between(view, day + 1, FAR_AWAY, begins=True)
         where = places[docs]
         mask[where[where >= 0]] = True
@@ -384,7 +383,7 @@ def _days_told_of(corpus: Corpus, first: int, after: int) -> Iterator[tuple[Ints
 
     Only days from `first` to before `after` (since 1970) count; a document stands there once for each.
     """
-    for (view, _), places in zip(corpus.parts(), corpus.laid_out.places, strict=True):
+    for (view, _), places in zip(corpus.parts, corpus.laid_out.places, strict=True):
         days, docs = days_between(view, first, after)
         if len(days):
             where = places[docs]
@@ -395,7 +394,7 @@ def spoken_by(names: frozenset[str], corpus: Corpus) -> Mask:
     """Return a mask of the timeline's documents whose speaker has one of these names."""
     timeline = corpus.laid_out
     is_by_named = np.zeros(len(timeline), dtype=np.bool_)
-    for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
+    for (view, _), places in zip(corpus.parts, timeline.places, strict=True):
         is_named = np.array([name in names for name in view.speakers], dtype=np.bool_)
         if is_named.any():
             where = places[is_named[view.speaker]]
@@ -409,7 +408,7 @@ def _add_hints(plan: Plan, total: Ints, postings: Postings, corpus: Corpus) -> N
     shared = np.zeros(len(timeline), dtype=np.int64)
     worths = [weight for _, weight in plan.hint_ids]
     ids = np.array([identity for identity, _ in plan.hint_ids], dtype=np.int64)
-    for (view, _), places in zip(corpus.parts(), timeline.places, strict=True):
+    for (view, _), places in zip(corpus.parts, timeline.places, strict=True):
         for index, start, end in spans_of(ids, view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
             is_visible = where >= 0

@@ -107,7 +107,7 @@ class Search:
         else:
             scope, corpus, root_subject, events_of_scope = await self._subtree(connection, snapshot, root, slot)
             scopes = (scope,)
-        events = sum([len(view) for view, _ in corpus.parts()])
+        events = sum([len(view) for view, _ in corpus.parts])
         slot.weigh(events=events)
         is_large = events > RANKED_IN_PLACE
         timeline = await self._in_thread(lambda: corpus.laid_out) if is_large else corpus.laid_out

@@ -129,7 +129,7 @@ class Leader:
 
     def _place(self, at: int) -> tuple[View, int]:
         """Return the view of a document and its position there, by its place in the timeline."""
-        return self.corpus.parts()[int(self.timeline.view[at])][0], int(self.timeline.doc[at])
+        return self.corpus.parts[int(self.timeline.view[at])][0], int(self.timeline.doc[at])
 
     @classmethod
     def of(cls, corpus: Corpus, *, score: Ints, held: Ints, allowed: Mask | None, day: int) -> Leader | None:
@@ -165,7 +165,7 @@ def told_to_change(leader: Leader, docs: int, plan: Plan) -> int | None:
     evidence = np.zeros(len(leader.timeline), dtype=np.int64)
     change_ids = changed_ids(ids)
     order = np.argsort(change_ids)
-    for (view, _), places in zip(leader.corpus.parts(), leader.timeline.places, strict=True):
+    for (view, _), places in zip(leader.corpus.parts, leader.timeline.places, strict=True):
         for sorted_index, start, end in spans_of(change_ids[order], view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
             where = where[where >= 0]
@@ -249,7 +249,7 @@ def _shared_rarity(leader: Leader) -> Ints:
     docs = len(leader.timeline) if here is None else int(np.count_nonzero(here))
     ids = np.array(sorted(leader.said - leader.names - stop_ids() - weak_ids()), dtype=np.int64)
     holding: dict[int, list[Ints]] = {}
-    for (view, _), places in zip(leader.corpus.parts(), leader.timeline.places, strict=True):
+    for (view, _), places in zip(leader.corpus.parts, leader.timeline.places, strict=True):
         for id_index, start, end in spans_of(ids, view.terms, view.offsets).T.tolist():
             doc_places = places[view.posting_doc[start:end]]
             doc_places = doc_places[doc_places >= 0]
