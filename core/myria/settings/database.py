@@ -101,7 +101,7 @@ class RetentionSettings(Section):
     """Which snapshots are kept. The event log is never trimmed."""
 
     keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
-    """Archived snapshots to keep for rollback, beside the active one."""
+    """Archived snapshots to keep for rollback, besides the active one."""
     min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
     """Time for which a snapshot stays after it was active."""
     keep_failed: Annotated[int, Field(ge=0, le=1_000_000)] = 20
@@ -112,7 +112,7 @@ class RetentionSettings(Section):
 
 @section
 class AuditSettings(Section):
-    """What is recorded about callers, beside administrative acts and refusals (always recorded)."""
+    """What is recorded about callers, besides administrative acts and refusals (always recorded)."""
 
     calls: Annotated[float | None, Field(ge=0, le=1)] = None
     """Share of tool calls to record, without content (`myria audit --calls`). Unset: all calls with credentials, none

@@ -36,7 +36,7 @@ class NotesSettings(Section):
 
 @section
 class RecallSettings(Section):
-    """What moves a memory up or down in recall beside its match; a share of 0.1 is worth a tenth of the match."""
+    """What moves a memory up or down in recall besides its match; a share of 0.1 is worth a tenth of the match."""
 
     importance: Annotated[float, Field(ge=0, le=10)] = 0.15
     """Share that a note of importance 1 gains, others in proportion."""

@@ -61,7 +61,7 @@ class ServiceSettings(Section):
 
 @section
 class LogSettings(Section):
-    """A log file beside standard error, for a machine that does not collect it. Containers need none."""
+    """A log file in addition to standard error, for a machine that does not collect it. Containers need none."""
 
     file: str | None = None
     """File to which every process of this machine also logs, as JSON lines."""
@@ -89,7 +89,7 @@ class McpSettings(Section):
     """Groups of tools to offer: `core` (append, query), `observe` (snapshots, status), `admin` (build, publish, roll
     back)."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host headers to accept beside loopback: `name` (any port), `name:port`, `*.domain`, `*`. Needed behind a Service
+    """Host headers to accept besides loopback: `name` (any port), `name:port`, `*.domain`, `*`. Needed behind a Service
     or Ingress."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call from a browser, such as `https://app.example.com`, or `*`. Empty: none."""
@@ -140,7 +140,7 @@ class AuthSettings(Section):
     local_participants: tuple[str, ...] = ("agent", "me")
     """Participants of a call that names none, in mode `none`."""
     append_others: AppendOthers = "patterns"
-    """Whom an append may name beside the key's own participants: those that match its patterns, or `anyone`."""
+    """Whom an append may name besides the key's own participants: those that match its patterns, or `anyone`."""
     requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
     """Requests per second of a credential without its own `--rate`, per process."""
     concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
@@ -157,7 +157,7 @@ class AuthSettings(Section):
     public_url: str | None = None
     """Where clients reach this server, without a path, such as `https://memory.example.com`."""
     issuers_file: str | None = None
-    """File of authorization servers whose tokens Myria accepts beside keys; see docs/oauth.md."""
+    """File of authorization servers whose tokens Myria accepts in addition to keys; see docs/oauth.md."""
 
     server: bool = False
     """Whether Myria is an authorization server too; see docs/oauth.md."""
@@ -225,7 +225,7 @@ class AgentSettings(Section):
     """Whether all agents of a caller share the notes without an agentId. False: each call names its agent, and reads
     only that agent's notes."""
     redaction_kinds: tuple[Kind, ...] = ("email", "phone")
-    """What to redact from notes beside redaction.kinds or the tenant's own."""
+    """What to redact from notes besides redaction.kinds or the tenant's own."""
 
 
 TurnsMode = Literal["on", "shadow", "off"]
