@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -17,9 +16,8 @@ from myria.db.database import PoolOptions, TransactionBounds
 from myria.db.locks import lock_key
 from myria.db.options import build_options, pool_options
 from myria.log.high_water import high_water_mark
-from myria.notes.folding import event_log
 from tests.support import builds
-from tests.support.events import TENANT, append, conversation, event
+from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database
 from tests.support.stopped import APPENDING, ROLLING_BACK, holders, stopped_once_waiting, uncommitted_event
 
@@ -114,26 +112,6 @@ async def test_every_transaction_of_every_plane_is_bounded(database: Database) -
                     idle = await connection.fetchval("SHOW idle_in_transaction_session_timeout")
                     # Behind PgBouncer a session is somebody else's next.
                     assert (idle == "0") is bouncer
-
-
-async def test_an_append_is_one_statement_and_a_repeat_five_more(database: Database) -> None:
-    """Its bounds and its lock travel with it; of what is not new they come after the beginning, before the insert, the
-    look at what stands, and the commit."""
-    statements: list[str] = []
-    async with Pool(database.server_dsn, PoolOptions(size=1)) as pool:
-        ingest = event_log(pool)
-        for _ in range(2):  # makes the scope, and has the driver learn the types of both ways
-            await ingest.append_events(TENANT, [event(1, "is repeated", key="k")])
-        async with pool.connection() as connection:
-            connection.add_query_logger(lambda record: statements.append(record.query))
-        await ingest.append_events(TENANT, [event(2, "is counted")])
-        await asyncio.sleep(0)  # the driver logs when the loop turns
-        assert len(statements) == 1, statements
-        await ingest.append_events(TENANT, [event(1, "is repeated", key="k")])
-        await ingest.close()
-
-    assert len(statements) == 1 + 1 + 5, statements
-    assert sum("set_config" in statement for statement in statements) == 1
 
 
 async def test_bounds_may_be_given_for_long_reads(database: Database) -> None:

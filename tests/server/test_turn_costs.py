@@ -65,10 +65,7 @@ def two_events(number: int) -> dict[str, Any]:
 
 
 async def test_what_round_trips_a_turn_takes(cost: Cost, memory: Memory) -> None:
-    """Kept by those of its transaction; found by what a query reads, and four reads of the session.
-
-    Neither grows with the log, nor with the session.
-    """
+    """As many in a long log and in a long session as in short ones; those of an append are one."""
     numbers = itertools.count()
     counted = []
     for size in (50, 2_000):
@@ -91,12 +88,4 @@ async def test_what_round_trips_a_turn_takes(cost: Cost, memory: Memory) -> None
             )
         )
     assert counted[0] == counted[1]
-    appended, kept, queried, prepared = counted[0]
-    assert appended == 1
-    # Four read what stands of the session (a beginning, its bounds, the read, the end); then come a beginning, its
-    # bounds, the lock of the session and its newest mark, the events, the fold, the commit.
-    assert kept <= 4 + 7
-    assert (
-        queried == 6
-    )  # a beginning, its bounds, the pin with the scopes' counts, the tail, the events of the answer, the commit
-    assert prepared <= queried + 6
+    assert counted[0][0] == 1
