@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -149,11 +152,44 @@ async def test_a_plan_that_keeps_no_nodes_gives_the_same(seed: int, count: int, 
 
 async def test_a_plan_reads_leaves_again_where_it_keeps_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a scope has more leaves than a plan keeps or reads at once, its subjects are the same."""
-    monkeypatch.setattr("myria.topics.subjects.whole._LEAVES_CACHED", 5)
-    monkeypatch.setattr("myria.topics.subjects.whole._LEAVES_AT_ONCE", 7)
+    monkeypatch.setattr("myria.topics.subjects.whole._NODES_CACHED", 5)
+    monkeypatch.setattr("myria.topics.subjects.whole.LEAVES_AT_ONCE", 20)
     monkeypatch.setattr("myria.topics.subjects.update._READ_AT_ONCE", 3)
     tree = await assert_whole_plan_is_the_same(talks(11, 60, words=WORDS[:4]))
-    assert tree.most_at_once <= 7
+    assert tree.most_at_once <= 20
+
+
+async def test_a_plan_holds_few_nodes_also_where_all_leaves_have_one_subject(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an emitter hints the same at every event, memory does not grow with the scope."""
+    monkeypatch.setattr("myria.topics.subjects.whole._NODES_CACHED", 20)
+    monkeypatch.setattr("myria.topics.subjects.whole.LEAVES_AT_ONCE", 20)
+    events = [replace(event, hints=(("support desk", 1000),)) for event in talks(5, 300)]
+    nodes = [plan_unit(SCOPE, unit, DENSE) for unit in split_units(events, DENSE)]
+    times = MemoryTree(node for unit in nodes for node in unit)
+    top, groups = await assemble(
+        None, set(), [Unit.of(unit) for unit in nodes], times, participants=SCOPE, settings=DENSE
+    )
+    times.add(groups)
+    stored = {id(node) for node in chain(groups, *nodes)}
+    held: list[int] = []
+
+    class CopyingReader:
+        """Reads each node anew, as PostgreSQL does."""
+
+        async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+            """Return copies of stored nodes."""
+            return [replace(node) for node in await times.nodes(rendering_ids)]
+
+    async def take(some: Sequence[Node]) -> None:
+        objects = [each for each in gc.get_objects() if isinstance(each, Node) and id(each) not in stored]
+        held.append(len(objects))
+
+    await plan_all_subjects(top, CopyingReader(), take, participants=SCOPE, settings=SETTINGS)
+
+    leaves = sum(node.is_leaf for unit in nodes for node in unit)
+    assert leaves > 300
+    assert len(held) > 10
+    assert max(held) < 150
 
 
 async def assert_whole_plan_is_the_same(events: Sequence[PlanEvent]) -> MemoryTree:

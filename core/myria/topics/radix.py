@@ -20,6 +20,25 @@ from myria.errors import InternalError
 from myria.topics.model import Node, NodeBase, UnitKey
 
 
+@dataclass(slots=True)
+class UnreadLeaf:
+    """A leaf of which only the place is in memory: its node is read when its parent is made."""
+
+    rendering_id: bytes
+    key_timestamp: int
+    key_digest: bytes
+
+    is_leaf = True
+    is_unit = False
+    leaves = 1
+    units = 0
+
+    @property
+    def key(self) -> UnitKey:
+        """(timestamp, content key) of the first event."""
+        return (self.key_timestamp, self.key_digest)
+
+
 class TreePiece(Protocol):
     """A gathered item with its whole path, or an old node, left as it is, with the prefix of all its paths."""
 
@@ -29,7 +48,7 @@ class TreePiece(Protocol):
         ...
 
     @property
-    def node(self) -> NodeBase:
+    def node(self) -> NodeBase | UnreadLeaf:
         """The node, or its outline."""
         ...
 
@@ -44,8 +63,8 @@ class Grouping:
     Items directly under one node stand in the order of time if `in_time`, else in that of paths.
     """
 
-    is_one: Callable[[NodeBase], bool]
-    count: Callable[[NodeBase], int]
+    is_one: Callable[[NodeBase | UnreadLeaf], bool]
+    count: Callable[[NodeBase | UnreadLeaf], int]
     in_time: bool = False
 
 
@@ -124,7 +143,7 @@ def in_order(pieces: Iterable[P], problem: str) -> list[P]:
     ordered = sorted(pieces, key=_path_key)
     for before, piece in pairwise(ordered):
         if piece.path.startswith(before.path):
-            raise InternalError(problem, event_id=piece.node.key_event_id)
+            raise InternalError(problem, rendering_id=piece.node.rendering_id.hex())
     return ordered
 
 

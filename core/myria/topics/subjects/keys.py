@@ -7,7 +7,7 @@ key counts up to four and no further: a key that many hold weighs the same whate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
@@ -117,9 +117,9 @@ def _kind_weights(word_weights: Mapping[str, int], phrase_terms: AbstractSet[str
 class Claims:
     """The keys that a leaf may be filed under, sorted, with their weights; its choice depends on nothing else."""
 
-    keys: tuple[str, ...]
-    weights: tuple[int, ...]
-    rivals: tuple[int, ...]
+    keys: Sequence[str]
+    weights: Sequence[int]
+    rivals: Sequence[int]
     """For each key, as bits, the keys that mean the same thing ("shelter", "homeless shelter"), itself among them."""
 
     @classmethod

@@ -20,12 +20,15 @@ from myria.settings.planner import PlannerSettings
 from myria.topics import calendar
 from myria.topics.identity import subject_node
 from myria.topics.model import Node, NodeReader, Participants
-from myria.topics.radix import LEAVES, UNITS, RadixAssembly, in_order, leads_through
+from myria.topics.radix import LEAVES, UNITS, RadixAssembly, UnreadLeaf, in_order, leads_through
 from myria.topics.subjects.holders import Holders
 from myria.topics.subjects.words import describe_division, describe_index, describe_subject
 
 _CACHED_KEYS = 8_192
 """Keys whose digits are cached: each stands in several paths."""
+
+LEAVES_AT_ONCE = 500
+"""Leaves that are read by one statement."""
 
 _PATHS_AT_ONCE = 512
 """Changed paths whose nodes are read at once; more are followed level by level."""
@@ -59,11 +62,11 @@ class SubjectPiece:
     """
 
     path: str
-    node: Node
+    node: Node | UnreadLeaf
     others: tuple[str, ...] | None = None
 
     @classmethod
-    def filed(cls, leaf: Node, key: str, keys: Iterable[str]) -> SubjectPiece:
+    def filed(cls, leaf: Node | UnreadLeaf, key: str, keys: Iterable[str]) -> SubjectPiece:
         """Return the piece of a leaf under `key`; `keys` are all that it is filed under."""
         others = tuple([other for other in keys if other != key])
         return cls(path_of(key, others, leaf.key_timestamp, leaf.key_digest), leaf, others)
@@ -125,7 +128,8 @@ async def assemble_subjects(
     if not pieces:
         return None, []
     top = await assembly.grown([await assembly.subject(part) for part in _by_subject(pieces)], UNITS)
-    return top.node, assembly.new
+    (root,) = await assembly.nodes_of([top])
+    return root, assembly.new
 
 
 class SubjectAssembly(RadixAssembly[SubjectPiece]):
@@ -161,6 +165,12 @@ class SubjectAssembly(RadixAssembly[SubjectPiece]):
             nodes = nodes | dict(zip(missing, await self._reader.nodes(missing), strict=True))
         return [nodes[rendering_id] for rendering_id in rendering_ids]
 
+    async def nodes_of(self, pieces: Sequence[SubjectPiece]) -> list[Node]:
+        """Return the nodes of pieces, in order; leaves that are unread are read."""
+        unread = [piece.node.rendering_id for piece in pieces if isinstance(piece.node, UnreadLeaf)]
+        read = dict(zip(unread, await self._nodes(unread), strict=True)) if unread else {}
+        return [read[piece.node.rendering_id] if isinstance(piece.node, UnreadLeaf) else piece.node for piece in pieces]
+
     async def subject(self, pieces: list[SubjectPiece]) -> SubjectPiece:
         """Return the subject made of some pieces: all that is filed under its key, in the order of paths.
 
@@ -181,14 +191,15 @@ class SubjectAssembly(RadixAssembly[SubjectPiece]):
 
     async def below(self, pieces: Sequence[SubjectPiece]) -> list[SubjectPiece]:
         """Return the pieces directly under some nodes, and note these as opened."""
-        child_ids = sorted({child for piece in pieces for child in piece.node.children})
+        parents = await self.nodes_of(pieces)
+        child_ids = sorted({child for node in parents for child in node.children})
         nodes = dict(zip(child_ids, await self._nodes(child_ids), strict=True))
         child_pieces: list[SubjectPiece] = []
-        for piece in pieces:
-            self.opened.add(piece.node.rendering_id)
+        for piece, node in zip(pieces, parents, strict=True):
+            self.opened.add(node.rendering_id)
             key = next(iter(keys_of(piece.path)), "")
-            filed = piece.node.metadata["filed"] or [None] * len(piece.node.children)
-            for rendering_id, others in zip(piece.node.children, filed, strict=True):
+            filed = node.metadata["filed"] or [None] * len(node.children)
+            for rendering_id, others in zip(node.children, filed, strict=True):
                 child = nodes[rendering_id]
                 if others is None:
                     child_pieces.append(SubjectPiece(child.metadata["prefix"], child))
@@ -200,7 +211,7 @@ class SubjectAssembly(RadixAssembly[SubjectPiece]):
     async def parent(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
         """Return the node of a prefix over its children, described from them."""
         keys = keys_of(prefix)
-        nodes = [child.node for child in children]
+        nodes = await self.nodes_of(children)
         is_subject = bool(keys) and prefix == subject_prefix(keys[0])
         if not keys:
             description = describe_index(nodes)
