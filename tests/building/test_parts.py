@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.builds import Outcome, parts, tasks
+from myria.builds import Outcome, tasks
 from myria.builds.capture import start_build
 from myria.builds.compilation import compile_scope, plan_part
 from myria.builds.finish import end_without_result
 from myria.builds.model import RunningBuild, Task, TaskPart
-from myria.builds.parts import ScopeParts
+from myria.builds.parts import Parts
 from myria.builds.run import run_build
 from myria.builds.verify import verify
 from myria.builds.versions import fingerprint
@@ -188,45 +188,47 @@ async def test_a_part_that_breaks_a_rule_fails_the_build(database: Database, mon
     assert "a rule is broken" in error["message"]
 
 
-async def _divided(database: Database, pool: Pool) -> tuple[RunningBuild, Task, ScopeParts]:
+async def _divided(database: Database, pool: Pool) -> tuple[RunningBuild, Task, Parts]:
     """A captured build of one scope, whose task is claimed and divided."""
     await append(database.server_dsn, conversation(EVENTS))
     build = await start_build(pool, TENANT, await builds.queue(database), fingerprint(PLANNER))
     assert isinstance(build, RunningBuild)
     task = await tasks.claim(pool, build, "owner", 3600.0)
     assert task is not None
-    shared = ScopeParts(pool, build, task, worker="owner", lease_s=3600.0)
-    assert await shared.divide(EVENTS)
+    shared = Parts(pool, build, "owner", 3600.0)
+    assert await shared.divide(task.scope_id, EVENTS)
     return build, task, shared
 
 
 async def test_a_part_belongs_to_its_newest_lease(database: Database) -> None:
     """While a lease runs nobody else gets the part; who lost it can finish it no more; once it is done nobody can."""
     async with Pool(database.builder_dsn) as pool:
-        build, _, _ = await _divided(database, pool)
-        lost = await parts.claim(pool, build, "one", 0.0)
-        kept = await parts.claim(pool, build, "two", 3600.0)
-        other = await parts.claim(pool, build, "three", 3600.0)
+        build, _, shared = await _divided(database, pool)
+        lost = await Parts(pool, build, "one", 0.0).claim()
+        kept = await Parts(pool, build, "two", 3600.0).claim()
+        other = await Parts(pool, build, "three", 3600.0).claim()
         assert lost is not None
         assert kept is not None
         assert other is not None
         assert (lost.part, kept.part, other.part) == (0, 0, 1)
 
-        assert not await parts.finish(pool, build, lost, [], Counter())
-        assert await parts.finish(pool, build, kept, [], Counter())
-        assert not await parts.finish(pool, build, kept, [], Counter())
-        assert await parts.renew(pool, build, "three", 3600.0)
-        assert not await parts.renew(pool, build, "two", 3600.0)
+        assert not await shared.finish(lost, [], Counter())
+        assert await shared.finish(kept, [], Counter())
+        assert not await shared.finish(kept, [], Counter())
+        assert await Parts(pool, build, "three", 3600.0).renew(pool)
+        assert not await Parts(pool, build, "two", 3600.0).renew(pool)
 
 
 async def test_helpers_leave_a_part_that_ended_them(database: Database) -> None:
     """A part whose helpers end without a word is left, after a few of them, to the worker that has the task."""
     async with Pool(database.builder_dsn) as pool:
-        build, _, shared = await _divided(database, pool)
-        taken: list[TaskPart | None] = [await parts.claim(pool, build, f"helper {number}", 0.0) for number in range(4)]
+        build, task, shared = await _divided(database, pool)
+        taken: list[TaskPart | None] = [
+            await Parts(pool, build, f"helper {number}", 0.0).claim() for number in range(4)
+        ]
 
         assert [part.part for part in taken if part is not None] == [0, 0, 0, 1]
-        again = await shared.claim()
+        again = await shared.claim(task.scope_id)
         assert again is not None
         assert again.part == 0
 
@@ -234,8 +236,8 @@ async def test_helpers_leave_a_part_that_ended_them(database: Database) -> None:
 async def test_nothing_of_a_part_is_written_once_its_build_has_ended(database: Database) -> None:
     """A helper whose build was aborted meanwhile writes nothing more."""
     async with Pool(database.builder_dsn) as pool:
-        build, _, _ = await _divided(database, pool)
-        part = await parts.claim(pool, build, "helper", 3600.0)
+        build, _, shared = await _divided(database, pool)
+        part = await Parts(pool, build, "helper", 3600.0).claim()
         assert part is not None
         await end_without_result(
             pool,
@@ -249,20 +251,20 @@ async def test_nothing_of_a_part_is_written_once_its_build_has_ended(database: D
         with pytest.raises(errors.LeaseLost):
             await plan_part(pool, build, part, PLANNER, Counter())
         with pytest.raises(errors.LeaseLost):
-            await parts.finish(pool, build, part, [], Counter())
+            await shared.finish(part, [], Counter())
 
 
 async def test_progress_counts_the_parts_of_helpers(database: Database) -> None:
     """What helpers have done shows in the counts of the scope's task while it is at work."""
     async with Pool(database.builder_dsn) as pool:
         build, task, shared = await _divided(database, pool)
-        part = await parts.claim(pool, build, "helper", 3600.0)
+        part = await Parts(pool, build, "helper", 3600.0).claim()
         assert part is not None
         counts: Counter[str] = Counter()
         units = await plan_part(pool, build, part, PLANNER, counts)
-        await parts.finish(pool, build, part, [unit.top.rendering_id for unit in units], counts)
+        await shared.finish(part, [unit.top.rendering_id for unit in units], counts)
 
-        assert (await shared.counted())[0]["events"] == counts["events"] > 0
+        assert (await shared.counted(task.scope_id))[0]["events"] == counts["events"] > 0
         total: Counter[str] = Counter()
         compiled = await compile_scope(pool, build, task, PLANNER, total, parts=shared)
         assert total["events"] == EVENTS

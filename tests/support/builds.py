@@ -119,12 +119,23 @@ async def contents(dsns: Dsns, snapshot_id: str, *, tenant: str = TENANT) -> dic
     return found
 
 
+_SCOPE_EVENTS = """
+    SELECT NOT myria.is_withdrawn($1, e.event_seq, $3) AS is_there,
+           e.event_seq, e.event_id, (extract(epoch FROM e.occurred_at) * 1000000)::bigint AS at, e.utc_offset,
+           e.channel, e.dedupe_key, e.type, e.context_id, e.payload::text AS payload, e.topic_hints::text AS topic_hints
+    FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
+    ORDER BY e.occurred_at, e.event_seq
+"""
+"""A scope's events as the planner takes them. Withdrawn ones keep their place among others of their microsecond."""
+
+
 async def planned(dsns: Dsns, cutoff: int, *, tenant: str = TENANT, configured: Settings = DEFAULTS) -> Trees:
     """Return the root rendering each scope must have at a cutoff: planned in memory from the log alone."""
     async with Database(dsns.dsn) as database, database.read(tenant) as connection:
         found: Trees = {}
         for scope in await connection.fetch("SELECT scope_id, participants FROM myria.scopes"):
-            rows = await connection.fetch(sql("verify.scope_events"), tenant, scope["scope_id"], cutoff)
+            rows = await connection.fetch(_SCOPE_EVENTS, tenant, scope["scope_id"], cutoff)
             participants = tuple(scope["participants"])
             rows_of = EventRows(participants)
             events = [event for row in rows if (event := rows_of.event(row)) is not None]

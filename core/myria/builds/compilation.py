@@ -11,15 +11,15 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import aclosing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from myria import errors
 from myria.builds.blocks import BLOCKS_AT_ONCE, BlockNodes, HeldBlocks, PlannedDocs, block_nodes, make_blocks
 from myria.builds.events import ScopeEvents, ScopeReads
 from myria.builds.model import DEGRADED_STANDING, RunningBuild, Task, TaskPart
-from myria.builds.parts import ScopeParts
+from myria.builds.parts import Parts
 from myria.builds.subjects import CompiledSubjects, ScopeSubjects
 from myria.builds.trees import ScopeTree, TreeWriter
 from myria.db.clock import to_microseconds
@@ -70,28 +70,14 @@ class Compiled:
 class _OldTree:
     """The tree of a scope in the parent; `root` is None where all that it had was withdrawn."""
 
-    root: bytes | None
-    blocks: list[bytes]
-    degraded: frozenset[bytes]
-    events: int
+    root: bytes | None = None
+    blocks: list[bytes] = field(default_factory=list)
+    degraded: frozenset[bytes] = frozenset()
+    events: int = 0
 
 
 _Positions = list[tuple[int, int]]
 """Places of events in their scope: (timestamp, event_seq)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Planned:
-    """The parent's tree and the new root, which is None where no event is left or where `unchanged` is true."""
-
-    old: _OldTree | None
-    root: Outline | None
-    unchanged: bool = False
-
-    @property
-    def old_root(self) -> bytes | None:
-        """The parent's root."""
-        return None if self.old is None else self.old.root
 
 
 class UnitShaper(Protocol):
@@ -119,7 +105,7 @@ async def compile_scope(
     counts: Counter[str],
     *,
     shaper: UnitShaper | None = None,
-    parts: ScopeParts | None = None,
+    parts: Parts | None = None,
 ) -> Compiled:
     """Compile one scope up to the build's cutoff; write all its nodes and blocks, but not its root row.
 
@@ -138,53 +124,7 @@ async def compile_scope(
         BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
     """
     work = _Work(database, build, task, settings, counts, shaper=shaper, parts=parts if shaper is None else None)
-    started = time.monotonic()
-    if task.eligible is not None:
-        counts["events_eligible"] = task.eligible
-    planned = await work.run()
-    old, root = planned.old, planned.root
-    degraded_before = old.degraded if old is not None else frozenset()
-    if planned.unchanged:
-        subjects = await work.add_subjects(planned.old_root)
-        if subjects is not None:
-            counts["scopes"] = counts["scopes_changed"] = 1
-        blocks = old.blocks if old is not None else []
-        return Compiled(
-            root=planned.old_root,
-            blocks=blocks,
-            degraded=degraded_before,
-            changed=False,
-            subjects=subjects,
-        )
-    degraded = work.degraded(degraded_before)
-    if degraded or degraded_before:
-        # A change of the snapshot's number, which `standing_after` adds to the parent's.
-        counts[DEGRADED_STANDING] = len(degraded) - len(degraded_before)
-    if root is None:
-        changed = planned.old_root is not None
-        subjects = await work.compile_subjects(None, changed=changed)
-        counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
-        return Compiled(root=None, blocks=[], degraded=degraded, changed=changed, subjects=subjects)
-    await work.flush()
-    async with work.reading_at_once():
-        await work.validate_groups()
-        nodes = await work.block_nodes(root)
-        old_blocks, covers = await work.read_for_blocks(nodes, old.blocks if old is not None else ())
-    changed = old is None or old.root != root.rendering_id or old.blocks != nodes.covering
-    await work.write_blocks(nodes, old_blocks, covers)
-    del old_blocks, covers  # free megabytes before planning the subjects
-    counts["ms"] = round((time.monotonic() - started) * 1000)
-    subjects = await work.compile_subjects(root, changed=changed)
-    # A build without a changed scope has no snapshot, and so no number to keep rows under.
-    counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
-    return Compiled(
-        root=root.rendering_id,
-        blocks=nodes.covering,
-        degraded=degraded,
-        changed=changed or degraded != degraded_before,
-        subjects=subjects,
-        was_shared=work.is_divided,
-    )
+    return await work.compile()
 
 
 async def plan_part(
@@ -208,23 +148,24 @@ async def plan_part(
 
 
 async def replay_scope(
-    database: Database, build: RunningBuild, task: Task, settings: PlannerSettings, *, shaper: UnitShaper | None
+    database: Database,
+    build: RunningBuild,
+    task: Task,
+    settings: PlannerSettings,
+    *,
+    shaper: UnitShaper | None,
+    within: Connection | None = None,
 ) -> bytes | None:
-    """Plan a scope as `compile_scope` does, write nothing, and return the id of the resulting root rendering.
+    """Plan a scope as `compile_scope` does, but write nothing; return the root rendering's id, None without events.
 
-    Reads the stored nodes of that tree; None for a scope without events.
+    All reads are `within` a transaction where one is given.
 
     Raises:
-        BuildInvalid: the plan breaks a validation rule.
-        InternalError: a node of the tree is not stored.
+        BuildInvalid: a unit breaks a validation rule.
     """
     writer = _NoWriter(database, build, task.scope_id)
-    work = _Work(database, build, task, settings, Counter(), shaper=shaper, writer=writer)
-    planned = await work.run()
-    if planned.root is None:
-        return planned.old_root if planned.unchanged else None
-    await work.validate_groups()
-    return planned.root.rendering_id
+    work = _Work(database, build, task, settings, Counter(), shaper=shaper, writer=writer, within=within)
+    return await work.plan()
 
 
 class _NoWriter(TreeWriter):
@@ -247,15 +188,16 @@ class _Work:
         *,
         shaper: UnitShaper | None,
         writer: TreeWriter | None = None,
-        parts: ScopeParts | None = None,
+        parts: Parts | None = None,
         docs: PlannedDocs | None = None,
+        within: Connection | None = None,
     ) -> None:
         self._database = database
         self._build = build
         self._task = task
         self._settings = settings
         self._counts = counts
-        self._reads = reads = ScopeReads(database, build.tenant)
+        self._reads = reads = ScopeReads(database, build.tenant, within=within)
         self._events = ScopeEvents(reads, task.scope_id, build.cutoff, participants=task.participants)
         self._tree = ScopeTree(reads, task.participants)
         self._writer = writer or TreeWriter(database, build, task.scope_id)
@@ -268,7 +210,12 @@ class _Work:
         self._parts = parts
         self._counts_of_parts: Counter[str] = Counter()
         """What of `_counts` other workers' parts, and this one's, have counted."""
-        self.is_divided = False
+        self._is_divided = False
+        self._old: _OldTree | None = None
+        self._root: Outline | None = None
+        """The top of the new tree; None where no event is left, or before `plan`."""
+        self._is_unchanged = False
+        """Whether the parent's tree is the new one, so that nothing was planned."""
         self._is_in_place = False
         self._reads_together = False
         """Whether an update in place is small enough for its reads to share one transaction."""
@@ -277,23 +224,75 @@ class _Work:
         self._degraded: set[bytes] = set()
         self._new_leaves: list[PlacedLeaf] = []
 
-    async def run(self) -> _Planned:
-        """Plan the scope, in place where the parent's tree allows it, otherwise from all its events."""
+    async def compile(self) -> Compiled:
+        """Plan the scope and write its nodes, search blocks and subjects; return what its task commits."""
+        started = time.monotonic()
+        if self._task.eligible is not None:
+            self._counts["events_eligible"] = self._task.eligible
+        await self.plan()
+        old, root = self._old or _OldTree(), self._root
+        degraded = frozenset(self._degraded)
+        if self._is_in_place:
+            degraded |= old.degraded.difference(outline.rendering_id for outline in self._removed_units)
+        if degraded or old.degraded:
+            # A change of the snapshot's number, which `standing_after` adds to the parent's.
+            self._counts[DEGRADED_STANDING] = len(degraded) - len(old.degraded)
+        if self._is_unchanged:
+            root_id, blocks, changed = old.root, old.blocks, False
+            subjects = await self._add_subjects(old.root)
+        elif root is None:
+            root_id, blocks, changed = None, [], old.root is not None
+            subjects = await self._compile_subjects(None, changed=changed)
+        else:
+            await self._flush()
+            is_small = len(self._groups) <= _GROUPS_AT_ONCE
+            async with self._reads.at_once() if is_small else nullcontext():
+                await self._validate_groups()
+                nodes, old_blocks, covers = await self._read_for_blocks(root, old.blocks)
+            await self._write_blocks(nodes, old_blocks, covers)
+            del old_blocks, covers  # free megabytes before planning the subjects
+            root_id, blocks = root.rendering_id, nodes.covering
+            changed = self._old is None or (old.root, old.blocks) != (root_id, blocks)
+            self._counts["ms"] = round((time.monotonic() - started) * 1000)
+            subjects = await self._compile_subjects(root, changed=changed)
+        # A build without a changed scope has no snapshot, and so no number to keep rows under.
+        if not self._is_unchanged or subjects is not None:
+            self._counts["scopes"], self._counts["scopes_changed"] = 1, int(changed or subjects is not None)
+        return Compiled(
+            root=root_id,
+            blocks=blocks,
+            degraded=degraded,
+            changed=changed or degraded != old.degraded,
+            subjects=subjects,
+            was_shared=self._is_divided,
+        )
+
+    async def plan(self) -> bytes | None:
+        """Plan the scope, in place where the parent's tree allows it, otherwise from all its events.
+
+        Returns the id of the root rendering, None where no event is left.
+        """
+        changes = None
         async with nullcontext() if self._build.parent is None else self._reads.at_once():
-            old = await self.old_tree()
-            changes = await self.changes(old) if old is not None and not self._build.is_full else None
+            self._old = old = await self._old_tree()
+            if old is not None and not self._build.is_full:
+                changes = await self._changes(old)
             # A model may think for minutes, for which a transaction must not wait.
             if changes is not None and self._shaper is None:
                 self._reads_together = sum(map(len, changes)) <= _CHANGES_AT_ONCE
             if old is not None and changes is not None and self._reads_together:
-                return await self.update(old, *changes)
+                await self._update(old, *changes)
         if self._shaper is not None:
             self._shaper.start_from(old.root if old is not None else None)
-        if old is not None and changes is not None:
-            return await self.update(old, *changes)
-        return _Planned(old=old, root=await self.plan())
+        if old is None or changes is None:
+            await self._plan_all()
+        elif not self._reads_together:
+            await self._update(old, *changes)
+        if self._is_unchanged and old is not None:
+            return old.root
+        return self._root.rendering_id if self._root is not None else None
 
-    async def old_tree(self) -> _OldTree | None:
+    async def _old_tree(self) -> _OldTree | None:
         """Return the scope's tree in the parent snapshot; None where it has none."""
         if self._build.parent is None:
             return None
@@ -304,7 +303,7 @@ class _Work:
         if row is None:
             return None
         if row["root_rendering_id"] is None:
-            return _OldTree(root=None, blocks=[], degraded=frozenset(), events=0)
+            return _OldTree()
         (root,) = await self._tree.nodes([row["root_rendering_id"]])
         return _OldTree(
             root=root.rendering_id,
@@ -313,7 +312,7 @@ class _Work:
             events=root.events,
         )
 
-    async def changes(self, old: _OldTree) -> tuple[_Positions, _Positions] | None:
+    async def _changes(self, old: _OldTree) -> tuple[_Positions, _Positions] | None:
         """Return the events to add to the parent's tree and those to remove; None when all must be planned."""
         parent = self._build.parent
         if parent is None:
@@ -338,12 +337,13 @@ class _Work:
                 positions.append((to_microseconds(row["occurred_at"]), row["event_seq"]))
         return (added, removed) if len(added) + len(removed) <= max_changes else None
 
-    async def update(self, old: _OldTree, added: _Positions, removed: _Positions) -> _Planned:
+    async def _update(self, old: _OldTree, added: _Positions, removed: _Positions) -> None:
         """Plan the units that the added and removed events change, and the paths above them."""
-        if not added and not removed:
-            return _Planned(old=old, root=None, unchanged=True)
-        removed_units: set[UnitKey] = set()
         self._is_in_place = True
+        if not added and not removed:
+            self._is_unchanged = True
+            return
+        removed_units: set[UnitKey] = set()
         self._unplaced_seqs = {event_seq for _, event_seq in added}
         if self._build.parent is not None:
             self._events.parent_cutoff = self._build.parent.cutoff
@@ -352,7 +352,7 @@ class _Work:
                 removed_units.update(step.removed)
                 for unit in step.added:
                     await self._plan_unit(unit)
-        root = await self._assemble(old.root, removed_units)
+        self._root = root = await self._assemble(old.root, removed_units)
         if self._unplaced_seqs:
             raise _broken_plan(
                 "each_event_exactly_once", f"{len(self._unplaced_seqs)} new events are in no planned unit"
@@ -367,27 +367,14 @@ class _Work:
         self._counts["events_new"] = len(added)
         if removed:
             self._counts["events_withdrawn"] = len(removed)
-        return _Planned(old=old, root=root)
 
-    def degraded(self, before: frozenset[bytes]) -> frozenset[bytes]:
-        """Return the top renderings of units that were planned without the model that was asked for.
-
-        `before` are those of the parent's tree; the ones that an update in place did not replace count still.
-        """
-        still_degraded = (
-            before.difference(outline.rendering_id for outline in self._removed_units)
-            if self._is_in_place
-            else frozenset()
-        )
-        return still_degraded | self._degraded
-
-    async def plan(self) -> Outline | None:
+    async def _plan_all(self) -> None:
         """Plan the scope from all its events, streaming; a big one in parts."""
-        async with self._database.read(self._build.tenant) as connection:
+        async with self._reads.reading() as connection:
             eligible = await connection.fetchval(
                 sql("trees.count_events"), self._build.tenant, self._task.scope_id, self._build.cutoff
             )
-        if self._parts is not None and await self._parts.divide(eligible):
+        if self._parts is not None and await self._parts.divide(self._task.scope_id, eligible):
             await self._plan_in_parts(self._parts)
         else:
             splitter = UnitSplitter(self._settings)
@@ -398,7 +385,7 @@ class _Work:
                             await self._plan_unit(unit)
                 for unit in splitter.finish():
                     await self._plan_unit(unit)
-        root = await self._assemble(None, set())
+        self._root = root = await self._assemble(None, set())
         events_in_tree, events_planned = root.events if root is not None else 0, self._counts["events"]
         if not events_in_tree == events_planned == eligible:
             raise _broken_plan(
@@ -406,21 +393,21 @@ class _Work:
                 f"the tree holds {events_in_tree} events, {events_planned} were planned, {eligible} are eligible",
             )
         self._counts["events_new"] = eligible
-        return root
 
-    async def _plan_in_parts(self, parts: ScopeParts) -> None:
+    async def _plan_in_parts(self, parts: Parts) -> None:
         """Plan the units of a big scope part by part, and wait for the parts that other workers have."""
-        self.is_divided = True
+        self._is_divided = True
+        scope_id = self._task.scope_id
         own_units: dict[int, list[Unit]] = {}
         while True:
-            part = await parts.claim()
+            part = await parts.claim(scope_id)
             if part is not None:
                 counts: Counter[str] = Counter()
                 own_units[part.part] = units = await plan_part(
                     self._database, self._build, part, self._settings, counts, docs=self._docs
                 )
                 await parts.finish(part, [unit.top.rendering_id for unit in units], counts)
-            part_counts, parts_left = await parts.counted()
+            part_counts, parts_left = await parts.counted(scope_id)
             # `part_counts` are totals, so those of the last look are taken off first.
             self._counts.subtract(self._counts_of_parts)
             self._counts.update(part_counts)
@@ -429,7 +416,7 @@ class _Work:
                 break
             if part is None:
                 await asyncio.sleep(_WAIT_S)
-        for part_number, tops in await parts.results():
+        for part_number, tops in await parts.results(scope_id):
             self._units.extend(own_units.get(part_number) or await self._tree.units(tops))
 
     async def plan_part(self, part: TaskPart) -> list[Unit]:
@@ -441,16 +428,16 @@ class _Work:
             async with aclosing(units_between(before, pages, self._settings, end=part.end)) as units:
                 async for unit in units:
                     await self._plan_unit(unit)
-        await self.flush()
+        await self._flush()
         return self._units
 
-    async def flush(self) -> None:
+    async def _flush(self) -> None:
         """Write the nodes that wait, and count the rows written."""
         with self._timed("ms_write"):
             await self._writer.flush()
         self._note_rows()
 
-    async def compile_subjects(self, root: Outline | None, *, changed: bool) -> CompiledSubjects | None:
+    async def _compile_subjects(self, root: Outline | None, *, changed: bool) -> CompiledSubjects | None:
         """Plan and write the scope's subjects; the nodes of its tree must be written. None where no row is to write.
 
         Args:
@@ -473,7 +460,7 @@ class _Work:
         self._counts["rows_subjects"] += subjects.rows
         return compiled
 
-    async def add_subjects(self, root: bytes | None) -> CompiledSubjects | None:
+    async def _add_subjects(self, root: bytes | None) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree of time that did not change; None where they are up to date."""
         if not self._settings.subjects or root is None:
             return None
@@ -481,21 +468,22 @@ class _Work:
         if await subjects.are_known():
             return None
         (top,) = await self._tree.nodes([root])
-        return await self.compile_subjects(Outline.of(top), changed=False)
+        return await self._compile_subjects(Outline.of(top), changed=False)
 
-    async def read_for_blocks(
-        self, nodes: BlockNodes, old: Sequence[bytes]
-    ) -> tuple[HeldBlocks, Mapping[bytes, Covered]]:
-        """Return those of the blocks `old` that go out of use, and what the first of the new blocks cover."""
-        async with self._reads.reading() as connection:
-            old_blocks = await HeldBlocks.load(connection, self._build.tenant, old, nodes)
-            return old_blocks, await self._covered(connection, nodes.missing[:BLOCKS_AT_ONCE])
+    async def _read_for_blocks(
+        self, root: Outline, old: Sequence[bytes]
+    ) -> tuple[BlockNodes, HeldBlocks, Mapping[bytes, Covered]]:
+        """Return which renderings carry the blocks of a tree, the blocks `old` that go out of use, and the first batch.
 
-    async def write_blocks(self, nodes: BlockNodes, old_blocks: HeldBlocks, covers: Mapping[bytes, Covered]) -> None:
-        """Write the search blocks that the tree needs and nobody has written.
-
-        `old_blocks` and `covers` are what `read_for_blocks` returns: the first batch is read already.
+        All nodes of the tree must be written. The batch is what the first of the new blocks cover.
         """
+        async with self._reads.reading() as connection:
+            nodes = await block_nodes(connection, self._build.tenant, root.rendering_id)
+            old_blocks = await HeldBlocks.load(connection, self._build.tenant, old, nodes)
+            return nodes, old_blocks, await self._covered(connection, nodes.missing[:BLOCKS_AT_ONCE])
+
+    async def _write_blocks(self, nodes: BlockNodes, old_blocks: HeldBlocks, covers: Mapping[bytes, Covered]) -> None:
+        """Write the search blocks that the tree needs and nobody has written; `covers` is the first batch of them."""
         with self._timed("ms_blocks"):
             for start in range(0, len(nodes.missing), BLOCKS_AT_ONCE):
                 if start:
@@ -554,19 +542,7 @@ class _Work:
         self._counts["nodes_read"] = self._tree.read
         return root
 
-    def reading_at_once(self) -> AbstractAsyncContextManager[None]:
-        """Put the reads of a block into one transaction, unless they are so many that it would last long.
-
-        The transaction sees what was written before the block.
-        """
-        return self._reads.at_once() if len(self._groups) <= _GROUPS_AT_ONCE else nullcontext()
-
-    async def block_nodes(self, root: Outline) -> BlockNodes:
-        """Return the renderings that carry the search blocks of a tree; all its nodes must be written."""
-        async with self._reads.reading() as connection:
-            return await block_nodes(connection, self._build.tenant, root.rendering_id)
-
-    async def validate_groups(self) -> None:
+    async def _validate_groups(self) -> None:
         """Check the groups above the planned units, each with its stored children."""
         groups, self._groups = self._groups, []
         for start in range(0, len(groups), _GROUPS_AT_ONCE):

@@ -39,7 +39,7 @@ class EventRows:
         self._timestamp, self._place = timestamp, place
 
     def event(self, row: asyncpg.Record) -> PlanEvent | None:
-        """Return the next row of `trees.events_*` or `verify.scope_events` as the planner's event.
+        """Return the next row of `trees.events_*` as the planner's event.
 
         None for a withdrawn event. Its place in its microsecond counts all the same, so that a withdrawal changes no
         other event's key.

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from myria import errors
 from myria.access.vault import opened_secrets
-from myria.builds import parts, tasks
+from myria.builds import tasks
 from myria.builds.capture import start_build
 from myria.builds.compilation import compile_scope, plan_part
 from myria.builds.finish import end_without_result, free_numbers, publish_or_hold, superseded, task_failure
 from myria.builds.model import Outcome, RunningBuild, Task, TaskPart
+from myria.builds.parts import Parts
 from myria.builds.versions import fingerprint
 from myria.db.database import Database, PoolOptions
 from myria.db.options import build_options
@@ -234,6 +235,7 @@ class _Worker:
         if isinstance(build, Outcome):
             return build
         await tasks.drop_leases_of_the_dead(self._database, build, self._name)
+        parts = Parts(self._database, build, self._name, self._settings.builder.task_lease_s)
         while True:
             verdict = self._heartbeat.verdict
             if verdict is Verdict.SUPERSEDED:
@@ -244,9 +246,9 @@ class _Worker:
             self.worked_at = time.monotonic()
             part = None
             if task is None and verdict is Verdict.GO_ON:
-                part = await parts.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
+                part = await parts.claim()
             if part is not None:
-                await self._plan_part(build, part)
+                await self._plan_part(build, parts, part)
             elif task is None:
                 outcome = await self._end(build)
                 if outcome is not None:
@@ -255,23 +257,23 @@ class _Worker:
             elif task.attempt > self._settings.builder.max_task_attempts:
                 await tasks.give_up(self._database, build, task)
             else:
-                await self._do_task(build, task)
+                await self._do_task(build, parts, task)
 
-    async def _do_task(self, build: RunningBuild, task: Task) -> None:
+    async def _do_task(self, build: RunningBuild, parts: Parts, task: Task) -> None:
         """Compile a task's scope under its lease; give the task back where that fails."""
         counts: Counter[str] = Counter()
         lease_s = self._settings.builder.task_lease_s
 
         async def renew(database: Database) -> bool:
-            await parts.renew(database, build, self._name, lease_s)
+            await parts.renew(database)
             return await tasks.renew(database, build, task, counts, lease_s)
 
         try:
-            await self._run_under_lease(build, self._compile(build, task, counts), renew)
+            await self._run_under_lease(build, self._compile(build, parts, task, counts), renew)
         except errors.DatabaseUnavailable:
             raise
         except Exception as error:
-            await parts.let_go(self._database, build, self._name)
+            await parts.let_go()
             logger.exception(
                 "the task of scope %d failed",
                 task.scope_id,
@@ -281,25 +283,21 @@ class _Worker:
             if isinstance(error, errors.UnavailableError):
                 raise
 
-    async def _plan_part(self, build: RunningBuild, part: TaskPart) -> None:
+    async def _plan_part(self, build: RunningBuild, parts: Parts, part: TaskPart) -> None:
         """Plan a part of a scope whose task another worker has."""
-        lease_s = self._settings.builder.task_lease_s
-
-        async def renew(database: Database) -> bool:
-            return await parts.renew(database, build, self._name, lease_s)
 
         async def plan() -> None:
             counts: Counter[str] = Counter()
             units = await plan_part(self._database, build, part, self._planner, counts)
-            await parts.finish(self._database, build, part, [unit.top.rendering_id for unit in units], counts)
+            await parts.finish(part, [unit.top.rendering_id for unit in units], counts)
 
         try:
-            await self._run_under_lease(build, plan(), renew)
+            await self._run_under_lease(build, plan(), parts.renew)
         except errors.UnavailableError:
             raise
         except Exception:
             # The worker that has the task repeats the part, and reports what is wrong.
-            await parts.leave(self._database, build, part)
+            await parts.leave(part)
             logger.exception(
                 "a part of the task of scope %d failed",
                 part.task.scope_id,
@@ -325,12 +323,10 @@ class _Worker:
         finally:
             self._heartbeat.forget(work)
 
-    async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
+    async def _compile(self, build: RunningBuild, parts: Parts, task: Task, counts: Counter[str]) -> None:
         """Compile a task's scope and commit the result."""
         shaper = self._shaper(build, task, counts)
-        lease_s = self._settings.builder.task_lease_s
-        shared = parts.ScopeParts(self._database, build, task, worker=self._name, lease_s=lease_s)
-        compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper, parts=shared)
+        compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper, parts=parts)
         degraded_reason = None
         if shaper is not None:
             await shaper.flush()

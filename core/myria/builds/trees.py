@@ -115,32 +115,21 @@ class TreeWriter:
         self.rows.update(dict(written or {}))
 
 
+_SAME_COLUMNS = (
+    *("rendering_id", "node_id", "level", "topic_id", "anchor_seq", "anchor_event_id", "label", "summary"),
+    *("events", "leaves", "units", "is_unit", "key_event_id"),
+)
+"""Fields of a node that a row of either kind of tree has under the same name, and as they are."""
+
+
 def _node_fields(node: Node) -> dict[str, Any]:
     """Return a node as a value of PostgreSQL's type `myria.new_node`; times are microseconds since 1970."""
-    return {
-        "rendering_id": node.rendering_id,
-        "node_id": node.node_id,
-        "node_type": node.node_type,
-        "level": node.level,
-        "topic_id": node.topic_id,
-        "anchor_seq": node.anchor_seq,
-        "anchor_event_id": node.anchor_event_id,
-        "label": node.label,
-        "summary": node.summary,
+    names = (*_SAME_COLUMNS, "node_type", "children", "child_leaves", "key_digest", "first_at", "last_at")
+    return {name: getattr(node, name) for name in names} | {
         "metadata": orjson.dumps(node.metadata).decode(),
-        "children": node.children,
-        "child_leaves": node.child_leaves,
         "event_seqs": [ref.event_seq for ref in node.refs],
         "weights": [ref.weight for ref in node.refs],
-        "is_unit": node.is_unit,
-        "events": node.events,
-        "leaves": node.leaves,
-        "units": node.units,
         "key_at": node.key_timestamp,
-        "key_digest": node.key_digest,
-        "key_event_id": node.key_event_id,
-        "first_at": node.first_at,
-        "last_at": node.last_at,
     }
 
 
@@ -170,23 +159,10 @@ def subject_from_row(row: asyncpg.Record) -> Node:
 
 def _common_fields(row: asyncpg.Record) -> dict[str, Any]:
     """Return the fields that nodes of both kinds of trees share."""
-    return {
-        "rendering_id": row["rendering_id"],
-        "node_id": row["node_id"],
-        "level": row["level"],
-        "topic_id": row["topic_id"],
-        "anchor_seq": row["anchor_seq"],
-        "anchor_event_id": row["anchor_event_id"],
-        "label": row["label"],
-        "summary": row["summary"],
+    return {name: row[name] for name in _SAME_COLUMNS} | {
         "metadata": orjson.loads(row["metadata"]),
         "children": tuple(row["children"]),
-        "events": row["events"],
-        "leaves": row["leaves"],
-        "units": row["units"],
-        "is_unit": row["is_unit"],
         "key_timestamp": to_microseconds(row["key_at"]),
-        "key_event_id": row["key_event_id"],
         "first_at": to_microseconds(row["first_at"]),
         "last_at": to_microseconds(row["last_at"]),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 import orjson
 
 from myria import errors
-from myria.builds.events import EventRows
+from myria.builds.compilation import replay_scope
+from myria.builds.model import RunningBuild, Task
 from myria.builds.verify.blocks import block_content, search_blocks
 from myria.builds.verify.examination import (
     STREAM_ROWS,
@@ -28,10 +29,8 @@ from myria.builds.versions import plans_alike
 from myria.db.queries import sql
 from myria.settings.planner import PlannerSettings
 from myria.topics.identity import internal_node_id, leaf_node_id, rendering_id, settings_digest, topic_id
-from myria.topics.model import ERASED_LABEL, ERASED_SUMMARY, LEAF, Node, PlanEvent, Unit
-from myria.topics.scope_plan import UnitSplitter, plan_unit
+from myria.topics.model import ERASED_LABEL, ERASED_SUMMARY, LEAF, PlanEvent
 from myria.topics.shaped import UnitShape, plan_shaped, unit_digest
-from myria.topics.trie import assemble
 
 _SCOPES_AT_ONCE = 200
 _SUBTREE_EVENTS = 4096
@@ -350,31 +349,18 @@ def _compare_coverage(check: Check, name: str, eligible: Seqs, shape: TreeShape)
 async def _check_replan(exam: Examination, check: Check, scope: ExaminedScope, shape: TreeShape, name: str) -> None:
     """Check that planning a scope again gives the root of its stored tree."""
     check.examined += 1
-    plans = await _unit_plans(exam, scope)
-    splitter = UnitSplitter(exam.settings)
-    events = EventRows(scope.participants)
-    units: list[Unit] = []
-    cursor = exam.connection.cursor(
-        sql("verify.scope_events"),
-        exam.tenant,
-        scope.scope_id,
-        scope.cutoff,
-        prefetch=STREAM_ROWS,
+    build = RunningBuild(
+        tenant=exam.tenant, build_id="", snapshot_id="", number=0, cutoff=scope.cutoff, is_full=True, parent=None
     )
-    read = 0
-    async for row in cursor:
-        read += 1
-        if read % (4 * STREAM_ROWS) == 0:
-            exam.progress("replan", read, 0)
-        event = events.event(row)
-        if event is not None:
-            units.extend(_replanned_units(exam, scope, splitter.feed(event), plans, shape))
-    units.extend(_replanned_units(exam, scope, splitter.finish(), plans, shape))
-    root, _ = await assemble(
-        None, set(), units, _NothingStored(), participants=scope.participants, settings=exam.settings
-    )
-    if root is None or root.rendering_id != scope.root:
-        planned_root = "nothing" if root is None else root.rendering_id.hex()
+    task = Task(scope_id=scope.scope_id, participants=scope.participants, attempt=0, failures=0, eligible=None)
+    shaper = _ShapesOfTree(exam, scope, shape, await _unit_plans(exam, scope))
+    try:
+        root = await replay_scope(exam.database, build, task, exam.settings, shaper=shaper, within=exam.connection)
+    except errors.BuildInvalid as error:
+        check.fail(f"{name}: planning anew breaks a rule: {error.message}")
+        return
+    if root != scope.root:
+        planned_root = "nothing" if root is None else root.hex()
         check.fail(f"{name}: its root is {scope.root.hex()}, planning anew gives {planned_root}")
 
 
@@ -387,30 +373,30 @@ async def _unit_plans(exam: Examination, scope: ExaminedScope) -> Mapping[bytes,
     return {row["unit"]: row["plan"] for row in rows}
 
 
-def _replanned_units(
-    exam: Examination,
-    scope: ExaminedScope,
-    complete: Iterable[tuple[PlanEvent, ...]],
-    plans: Mapping[bytes, str],
-    shape: TreeShape,
-) -> Iterator[Unit]:
-    """Plan complete units again and yield them, by a unit's stored plan where the tree holds that plan's result."""
-    for events in complete:
-        plan = plans.get(unit_digest(events)) if plans else None
-        if plan is not None:
-            shaped = UnitShape.from_json(orjson.loads(plan))
-            nodes = plan_shaped(scope.participants, events, shaped, exam.settings)
-            if nodes[-1].rendering_id in shape.level_of:
-                yield Unit.of(nodes)
-                continue
-        yield Unit.of(plan_unit(scope.participants, events, exam.settings))
+class _ShapesOfTree:
+    """Shapes a unit by its stored plan where the tree holds that plan's result; reports the events on the way."""
 
+    is_degraded = False
 
-class _NothingStored:
-    """Stands for the old tree in a plan of a whole scope, which never reads it."""
+    def __init__(self, exam: Examination, scope: ExaminedScope, tree: TreeShape, plans: Mapping[bytes, str]) -> None:
+        self._exam = exam
+        self._scope = scope
+        self._tree = tree
+        self._plans = plans
+        self._events = self._reported = 0
 
-    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
-        raise errors.InternalError("a full plan asked for an old tree", nodes=len(rendering_ids))
+    def start_from(self, root: bytes | None) -> None:
+        """Do nothing: stored plans need no neighbouring topics."""
 
-    async def leaf_node_ids(self, rendering_id: bytes) -> bytes:
-        raise errors.InternalError("a full plan asked for an old tree", rendering_id=rendering_id.hex())
+    async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
+        """Return the shape that the tree has of a unit; None where the planner divided it."""
+        self._events += len(events)
+        if self._events - self._reported >= 4 * STREAM_ROWS:
+            self._reported = self._events
+            self._exam.progress("replan", self._events, 0)
+        plan = self._plans.get(unit_digest(events)) if self._plans else None
+        if plan is None:
+            return None
+        shape = UnitShape.from_json(orjson.loads(plan))
+        nodes = plan_shaped(self._scope.participants, events, shape, self._exam.settings)
+        return shape if nodes[-1].rendering_id in self._tree.level_of else None

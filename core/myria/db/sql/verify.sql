@@ -142,15 +142,6 @@ WHERE tenant_id = $1 AND rendering_id = $2
 ORDER BY analyzer_version = $3 DESC
 LIMIT 1;
 
--- name: scope_events
--- A scope's events as the planner takes them. Withdrawn ones keep their place among others of their microsecond.
-SELECT NOT myria.is_withdrawn($1, e.event_seq, $3) AS is_there,
-       e.event_seq, e.event_id, (extract(epoch FROM e.occurred_at) * 1000000)::bigint AS at, e.utc_offset, e.channel,
-       e.dedupe_key, e.type, e.context_id, e.payload::text AS payload, e.topic_hints::text AS topic_hints
-FROM myria.events e
-WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
-ORDER BY e.occurred_at, e.event_seq;
-
 -- name: block_events
 SELECT e.event_seq, e.event_id, e.occurred_at, e.utc_offset, e.channel, e.type, e.context_id, e.payload::text AS payload,
        e.topic_hints::text AS topic_hints
