@@ -6,6 +6,7 @@ place. So a change rewrites only the blocks above it, and a block stored under a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -136,23 +137,15 @@ class PlannedDocs:
         self._index = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
-    """Search blocks by rendering id, each with the node_ids of its leaves joined into one bytes value.
-
-    `events_indexed`: how many of their events came out of no older block. `events_analysed`: how many of those had to
-    be read from the log and analysed.
-    """
-
-    blocks: Mapping[bytes, tuple[bytes, bytes]]
-    events_indexed: int
-    events_analysed: int
-
-
 async def make_blocks(
-    covers: Mapping[bytes, Covered], *, events: ScopeEvents, old: HeldBlocks, planned: PlannedDocs
-) -> Made:
-    """Make the search blocks of some renderings and return them.
+    covers: Mapping[bytes, Covered],
+    *,
+    events: ScopeEvents,
+    old: HeldBlocks,
+    planned: PlannedDocs,
+    counts: Counter[str],
+) -> dict[bytes, tuple[bytes, bytes]]:
+    """Make search blocks, by rendering id, each with the node_ids of its leaves joined into one bytes value.
 
     Each event's document is taken from an old block, else from what this build has planned, else read from the log.
 
@@ -161,15 +154,16 @@ async def make_blocks(
         events: reads the scope's events from the log.
         old: blocks of the parent snapshot.
         planned: documents that this build has analysed already.
+        counts: how many events came out of no older block (`events_indexed`), and how many of those had to be read
+            from the log and analysed (`events_analysed`).
     """
     blocks: dict[bytes, tuple[bytes, bytes]] = {}
-    events_indexed = events_analysed = 0
     for rendering_id, content in covers.items():
         old_pieces, seqs_not_in_old = old.pieces(list(content.leaf_of))
         planned_pieces, seqs_to_read = planned.pieces(seqs_not_in_old)
         docs_read = await events.docs(seqs_to_read)
         block = splice([*old_pieces, *planned_pieces], fresh=docs_read, nodes=content.nodes, leaf_of=content.leaf_of)
         blocks[rendering_id] = (block, content.leaf_ids)
-        events_indexed += len(seqs_not_in_old)
-        events_analysed += len(seqs_to_read)
-    return Made(blocks=blocks, events_indexed=events_indexed, events_analysed=events_analysed)
+        counts["events_indexed"] += len(seqs_not_in_old)
+        counts["events_analysed"] += len(seqs_to_read)
+    return blocks

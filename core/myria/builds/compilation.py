@@ -489,10 +489,10 @@ class _Work:
                 if start:
                     async with self._reads.reading() as connection:
                         covers = await self._covered(connection, nodes.missing[start : start + BLOCKS_AT_ONCE])
-                made = await make_blocks(covers, events=self._events, old=old_blocks, planned=self._docs)
-                self._counts["events_indexed"] += made.events_indexed
-                self._counts["events_analysed"] += made.events_analysed
-                await self._writer.add_blocks(made.blocks)
+                blocks = await make_blocks(
+                    covers, events=self._events, old=old_blocks, planned=self._docs, counts=self._counts
+                )
+                await self._writer.add_blocks(blocks)
                 self._note_rows()
 
     async def _covered(self, connection: Connection, renderings: Sequence[bytes]) -> dict[bytes, Covered]:

@@ -178,20 +178,17 @@ class BuildLoop:
         """
         started_at = time.monotonic()
         try:
-            await self._look_at_candidates()
+            # One iterator for all: each look takes the next tenant as soon as it is free.
+            tenants = iter(await self._candidates())
+            looks = [self._look_at_each(tenants) for _ in range(_LOOKS_AT_ONCE)]
+            for outcome in await asyncio.gather(*looks, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
         finally:
             now = time.monotonic()
             self._sweep_took_s += now - started_at
             if not self._backlog and now >= self._next_sweep:
                 self._next_sweep = now + min(max(100 * self._sweep_took_s, SWEEP_S[0]), SWEEP_S[1])
-
-    async def _look_at_candidates(self) -> None:
-        # One iterator for all: each look takes the next tenant as soon as it is free.
-        tenants = iter(await self._candidates())
-        looks = [self._look_at_each(tenants) for _ in range(_LOOKS_AT_ONCE)]
-        for outcome in await asyncio.gather(*looks, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
 
     async def ask_by_the_clock(self) -> int:
         """Request the full rebuilds that the schedule says are due; return for how many tenants.
@@ -235,7 +232,9 @@ class BuildLoop:
         async with self._database.read(tenant) as connection:
             build = await connection.fetchrow(sql("builds.unfinished"), tenant)
         if build is None:
-            build = await self._next_build(tenant)
+            build = await take_up(self._database, tenant)
+        if build is None and await self.ask_when_due(tenant):
+            build = await take_up(self._database, tenant)
         if build is not None:
             await self._keep_going(tenant, build)
 
@@ -325,12 +324,6 @@ class BuildLoop:
             *sorted(candidates, key=lambda tenant: (self._launch_number.get(tenant, 0), tenant)),
             *itertools.islice((tenant for tenant in self._backlog if tenant not in candidates), _SWEEP_SLICE),
         ]
-
-    async def _next_build(self, tenant: str) -> asyncpg.Record | None:
-        build = await take_up(self._database, tenant)
-        if build is None and await self.ask_when_due(tenant):
-            build = await take_up(self._database, tenant)
-        return build
 
     async def ask_when_due(self, tenant: str) -> bool:
         """Request a build for a tenant when it is due now; return whether it is."""
