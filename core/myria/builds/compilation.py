@@ -88,12 +88,11 @@ class UnitShaper(Protocol):
 
     is_degraded: bool
 
-    def start_from(self, root: bytes | None) -> None:
-        """Remember the root of the scope's tree in the parent, None where it has none."""
-        ...
+    async def shape(self, events: Sequence[PlanEvent], old_root: bytes | None) -> UnitShape | None:
+        """Return a shape that keeps every rule, None to leave the unit to the deterministic planner.
 
-    async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
-        """Return a shape that keeps every rule, None to leave the unit to the deterministic planner."""
+        `old_root` is the root of the scope's tree in the parent, None where it has none.
+        """
         ...
 
 
@@ -282,8 +281,6 @@ class _Work:
                 self._reads_together = sum(map(len, changes)) <= _CHANGES_AT_ONCE
             if old is not None and changes is not None and self._reads_together:
                 await self._update(old, *changes)
-        if self._shaper is not None:
-            self._shaper.start_from(old.root if old is not None else None)
         if old is None or changes is None:
             await self._plan_all()
         elif not self._reads_together:
@@ -500,7 +497,8 @@ class _Work:
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
         """Plan a unit of these events, check it, keep its documents for search blocks, and write its nodes."""
-        shape = await self._shaper.shape(events) if self._shaper is not None else None
+        old_root = self._old.root if self._old is not None else None
+        shape = await self._shaper.shape(events, old_root) if self._shaper is not None else None
         if shape is None:
             nodes = plan_unit(self._task.participants, events, self._settings)
             if self._shaper is not None and self._shaper.is_degraded:

@@ -98,10 +98,7 @@ class _StoredPlans:
             database, build.tenant, scope_id=task.scope_id, participants=task.participants, settings=settings
         )
 
-    def start_from(self, root: bytes | None) -> None:
-        """Do nothing: stored plans need no neighbouring topics."""
-
-    async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
+    async def shape(self, events: Sequence[PlanEvent], old_root: bytes | None) -> UnitShape | None:
         """Return the shape that the build used; None where it left the unit to the planner.
 
         Raises:

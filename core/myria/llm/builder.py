@@ -160,10 +160,6 @@ class UnitPlanner:
         self.is_degraded = False
         self._provider_message = ""
 
-    def start_from(self, root: bytes | None) -> None:
-        """Set the root of the scope's tree in the parent snapshot, in which neighbouring topics are looked up."""
-        self._old_root = root
-
     @property
     def degraded_reason(self) -> str | None:
         """Why units were planned without the model although one is configured; None when no unit was.
@@ -175,8 +171,10 @@ class UnitPlanner:
         kinds = ", ".join(f"{kind} ({count} units)" for kind, count in sorted(self.degraded.items()))
         return f"{kinds}: {self._provider_message}".replace("\x00", "\ufffd") if self._provider_message else kinds
 
-    async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
+    async def shape(self, events: Sequence[PlanEvent], old_root: bytes | None) -> UnitShape | None:
         """Return how to divide a unit: its stored shape, or else the model's; None to plan it deterministically.
+
+        Neighbouring topics are looked up in the parent's tree at `old_root`.
 
         Raises:
             DatabaseUnavailable: PostgreSQL cannot be reached; no other error leaves here.
@@ -184,6 +182,7 @@ class UnitPlanner:
         unit = unit_digest(events)
         shape = None
         self.is_degraded = False
+        self._old_root = old_root
         if self._job.has_plans and await self._plans.known(unit):
             shape = await self._plans.find(unit, events)
         if shape is not None:

@@ -82,20 +82,6 @@ class Candidate:
         """The events by event_id."""
         return {event.event_id: event for event in self.events}
 
-    @cached_property
-    def leaves(self) -> list[Node]:
-        """The planned leaves."""
-        return [node for node in self.nodes if node.is_leaf]
-
-    @cached_property
-    def inner(self) -> list[Node]:
-        """The planned internal nodes."""
-        return [node for node in self.nodes if not node.is_leaf]
-
-    @cached_property
-    def _leaf_ids_by_rendering(self) -> dict[bytes, bytes | None]:
-        return {}
-
     def node(self, rendering: bytes) -> Node | None:
         """Return a planned or kept node."""
         return self.planned.get(rendering) or self.kept.get(rendering)
@@ -103,22 +89,6 @@ class Candidate:
     def children(self, node: Node) -> list[Node]:
         """Return the known children of a node, in order."""
         return [child for child in map(self.node, node.children) if child is not None]
-
-    def leaf_ids(self, rendering: bytes) -> bytes | None:
-        """Return the joined node_ids of the leaves under a rendering; None if a kept subtree hides some."""
-        by_rendering = self._leaf_ids_by_rendering
-        if rendering not in by_rendering:
-            by_rendering[rendering] = None  # if the node is beneath itself, this ends the recursion
-            node = self.node(rendering)
-            if node is not None and (not node.children or rendering in self.planned or all(node.child_leaves)):
-                by_rendering[rendering] = leaf_ids_of(node) or self._join_leaf_ids(node.children)
-        return by_rendering[rendering]
-
-    def _join_leaf_ids(self, children: Sequence[bytes]) -> bytes | None:
-        """Return the joined node_ids of the leaves under some renderings; None if some are unknown."""
-        ids_of_children = [self.leaf_ids(child) for child in children]
-        known_ids = [ids for ids in ids_of_children if ids is not None]
-        return b"".join(known_ids) if len(known_ids) == len(ids_of_children) else None
 
 
 Broken = tuple[str, Node | None]
@@ -192,25 +162,24 @@ def root_present(tree: Candidate) -> Iterator[Broken]:
 
 def internal_without_refs(tree: Candidate) -> Iterator[Broken]:
     """Internal nodes refer to no event directly."""
-    for node in tree.inner:
-        if node.refs:
+    for node in tree.nodes:
+        if not node.is_leaf and node.refs:
             yield f"an internal node holds {len(node.refs)} references", node
 
 
 def refs_only_in_leaves(tree: Candidate) -> Iterator[Broken]:
     """A leaf holds its references and no child; its level is the lowest."""
-    for node in tree.leaves:
-        if not node.refs or node.children or node.level != LEAF_LEVEL:
+    for node in tree.nodes:
+        if node.is_leaf and (not node.refs or node.children or node.level != LEAF_LEVEL):
             yield "a leaf needs references, no children and level 0", node
-    for node in tree.inner:
-        if node.level <= LEAF_LEVEL:
+        if not node.is_leaf and node.level <= LEAF_LEVEL:
             yield "an internal node stands on the level of leaves", node
 
 
 def no_avoidable_singleton_leaf(tree: Candidate) -> Iterator[Broken]:
     """A leaf of one event stands only in a scope of one event."""
-    for node in tree.leaves:
-        if len(node.refs) < 2 <= tree.scope_events:
+    for node in tree.nodes:
+        if node.is_leaf and len(node.refs) < 2 <= tree.scope_events:
             yield "one event alone where it could be merged", node
 
 
@@ -314,14 +283,18 @@ def each_event_exactly_once(tree: Candidate) -> Iterator[Broken]:
 
 
 def identities_recompute(tree: Candidate) -> Iterator[Broken]:
-    """Node and rendering ids are the hashes of what they name."""
-    for node in tree.nodes:
+    """Node and rendering ids are the hashes of what they name; a kept subtree may hide which leaves it has."""
+    ids_beneath = {rendering: leaf_ids_of(node) for rendering, node in tree.kept.items()}
+    for node in tree.nodes:  # children come before their parents
         if node.is_leaf:
-            expected: bytes | None = leaf_node_id(tree.participants, [ref.event_id for ref in node.refs])
+            expected = leaf_node_id(tree.participants, [ref.event_id for ref in node.refs])
+            ids_beneath[node.rendering_id] = node.node_id
         else:
-            leaf_ids = tree.leaf_ids(node.rendering_id)
-            expected = None if leaf_ids is None else internal_node_id(tree.participants, leaf_ids)
-        if expected is not None and node.node_id != expected:
+            known_ids = [ids for child in node.children if (ids := ids_beneath.get(child)) is not None]
+            is_known = len(known_ids) == len(node.children)
+            ids_beneath[node.rendering_id] = b"".join(known_ids) if is_known else None
+            expected = internal_node_id(tree.participants, b"".join(known_ids)) if is_known else node.node_id
+        if node.node_id != expected:
             yield "node_id is not the hash of its body", node
         if node.rendering_id != rendering_id(
             node_id=node.node_id,

@@ -385,10 +385,7 @@ class _ShapesOfTree:
         self._plans = plans
         self._events = self._reported = 0
 
-    def start_from(self, root: bytes | None) -> None:
-        """Do nothing: stored plans need no neighbouring topics."""
-
-    async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
+    async def shape(self, events: Sequence[PlanEvent], old_root: bytes | None) -> UnitShape | None:
         """Return the shape that the tree has of a unit; None where the planner divided it."""
         self._events += len(events)
         if self._events - self._reported >= 4 * STREAM_ROWS:
