@@ -154,9 +154,9 @@ async def test_a_plan_reads_leaves_again_where_it_keeps_few(monkeypatch: pytest.
     """Also where a scope has more leaves than a plan keeps or reads at once, its subjects are the same."""
     monkeypatch.setattr("myria.topics.subjects.whole._NODES_CACHED", 5)
     monkeypatch.setattr("myria.topics.subjects.whole.LEAVES_AT_ONCE", 20)
-    monkeypatch.setattr("myria.topics.subjects.update._READ_AT_ONCE", 3)
+    monkeypatch.setattr("myria.topics.subjects.update.LEAVES_AT_ONCE", 3)
     tree = await assert_whole_plan_is_the_same(talks(11, 60, words=WORDS[:4]))
-    assert tree.most_at_once <= 20
+    assert tree.most_at_once <= 40
 
 
 async def test_a_plan_holds_few_nodes_also_where_all_leaves_have_one_subject(monkeypatch: pytest.MonkeyPatch) -> None:

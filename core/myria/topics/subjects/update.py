@@ -16,9 +16,7 @@ from myria.settings.planner import PlannerSettings
 from myria.topics.model import Node, NodeReader, Outline, Participants, UnitKey
 from myria.topics.subjects.holders import Holders, IncompleteHolders
 from myria.topics.subjects.keys import Claims, candidates
-from myria.topics.subjects.trie import SubjectPiece, SubjectReader, assemble_subjects, keys_of
-
-_READ_AT_ONCE = 500
+from myria.topics.subjects.trie import LEAVES_AT_ONCE, SubjectPiece, SubjectReader, assemble_subjects, keys_of
 
 
 def unit_of(key: UnitKey) -> bytes:
@@ -54,8 +52,8 @@ async def leaves_beneath(tops: Iterable[Outline], reader: NodeReader) -> AsyncIt
     """
     waiting: list[tuple[bytes, bytes | None]] = [(top.rendering_id, None) for top in tops]
     while waiting:
-        batch = waiting[-_READ_AT_ONCE:]
-        del waiting[-_READ_AT_ONCE:]
+        batch = waiting[-LEAVES_AT_ONCE:]
+        del waiting[-LEAVES_AT_ONCE:]
         nodes = await reader.nodes([rendering_id for rendering_id, _ in batch])
         for node, (_, unit_above) in zip(nodes, batch, strict=True):
             unit = unit_of(node.key) if node.is_unit else unit_above

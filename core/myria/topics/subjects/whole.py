@@ -11,7 +11,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from sys import intern
 
 from myria.settings.planner import PlannerSettings
@@ -176,12 +176,15 @@ class WholePlan:
         """Make the subjects in the order of paths, then the nodes above them; each goes to the sink when it is made."""
         assembly = _StreamedAssembly(self.reader, self._participants, self._settings, self._sink)
         subjects: list[SubjectPiece] = []
-        for keys in self._batches():
-            rendering_ids = {leaf.rendering_id for key in keys for leaf in self._filed_under(key)}
-            if len(rendering_ids) <= LEAVES_AT_ONCE:
-                await self.reader.nodes(sorted(rendering_ids))  # into the cache: one statement for many subjects
-            for key in keys:
-                pieces = [SubjectPiece.filed(leaf, key, leaf.keys) for leaf in self._filed_under(key)]
+        totals = accumulate(len(self._filed_under(key)) for key in self._subjects)
+        keys = zip(totals, self._subjects, strict=True)
+        for _, batch in groupby(keys, key=lambda pair: pair[0] // LEAVES_AT_ONCE):
+            filed = {key: self._filed_under(key) for _, key in batch}
+            # Most subjects have a handful of leaves: one statement reads those of many into the cache.
+            of_small = chain.from_iterable(leaves for leaves in filed.values() if len(leaves) <= LEAVES_AT_ONCE)
+            await self.reader.nodes(sorted({leaf.rendering_id for leaf in of_small}))
+            for key, leaves in filed.items():
+                pieces = [SubjectPiece.filed(leaf, key, leaf.keys) for leaf in leaves]
                 subject = await assembly.subject(in_order(pieces, FILED_TWICE))
                 subjects.append(SubjectPiece(subject_prefix(key), subject.node))
                 self._subject_of[key] = subject.node.rendering_id
@@ -192,18 +195,3 @@ class WholePlan:
     def _filed_under(self, key: str) -> list[_PlannedLeaf]:
         """Return the leaves that are filed under a key."""
         return [leaf for leaf in self._leaves_with_key[key] if key in leaf.keys]
-
-    def _batches(self) -> Iterator[list[str]]:
-        """Yield the subjects in batches of at most `LEAVES_AT_ONCE` filed leaves; a larger one alone."""
-        # Most subjects have a handful of leaves: one SQL statement for each would cost more than all else.
-        batch: list[str] = []
-        leaves = 0
-        for key in self._subjects:
-            count = len(self._filed_under(key))
-            if batch and leaves + count > LEAVES_AT_ONCE:
-                yield batch
-                batch, leaves = [], 0
-            batch.append(key)
-            leaves += count
-        if batch:
-            yield batch
