@@ -162,8 +162,17 @@ async def replay_scope(
     Raises:
         BuildInvalid: a unit breaks a validation rule.
     """
-    writer = _NoWriter(database, build, task.scope_id)
-    work = _Work(database, build, task, settings, Counter(), shaper=shaper, writer=writer, within=within)
+    work = _Work(
+        database,
+        build,
+        task,
+        settings,
+        Counter(),
+        shaper=shaper,
+        writer=_NoWriter(database, build, task.scope_id),
+        docs=PlannedDocs(most_bytes=0),
+        within=within,
+    )
     return await work.plan()
 
 
