@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -110,18 +111,16 @@ class Removal:
         Waits while a build works on the scope, since that build would write the subjects again.
         """
         while True:
-            async with self._database.write(self._tenant) as connection:
+            async with self._step() as (connection, removed):
                 if not await connection.fetchval(sql("subjects.any"), self._tenant, [scope_id]):
                     return
                 await connection.execute(sql("builds.own_build_lock"), lock_key("build", self._tenant))
                 is_built = await connection.fetchval(sql("collect.being_built"), self._tenant, scope_id)
                 if not is_built:
                     status = await connection.execute(sql("subjects.forget"), self._tenant, scope_id)
-                    gone = Counter({"subject_nodes": _changed_rows(status)})
-                    await self._store_counts(connection, gone)
-                    break
+                    removed["subject_nodes"] = _changed_rows(status)
+                    return
             await asyncio.sleep(_BUILT_S)
-        await self._report_and_rest(gone)
 
     async def _empty_model_records(self, scopes: Sequence[int]) -> None:
         """Delete models' plans that name erased events, and empty audited model calls that could see these scopes."""
@@ -130,12 +129,10 @@ class Removal:
             ("llm_calls", "erasure.erase_calls", (scopes,)),
         ):
             while True:
-                async with self._database.write(self._tenant) as connection:
+                async with self._step() as (connection, removed):
                     status = await connection.execute(sql(statement), self._tenant, *statement_arguments, self._at_once)
-                    gone = Counter({place: _changed_rows(status)})
-                    await self._store_counts(connection, gone)
-                await self._report_and_rest(gone)
-                if gone[place] < self._at_once:
+                    removed[place] = _changed_rows(status)
+                if removed[place] < self._at_once:
                     break
 
     async def _erase_next_events(self) -> bool:
@@ -193,19 +190,16 @@ class Removal:
                     keys_by_place.setdefault(row["place"], []).append(row["key"])
         for place, keys in keys_by_place.items():
             for at in range(0, len(keys), self._at_once):
-                async with self._database.write(self._tenant) as connection:
+                async with self._step() as (connection, removed):
                     status = await connection.execute(sql(_REMARKS[place]), self._tenant, keys[at : at + self._at_once])
-                    gone = Counter({place: _changed_rows(status)})
-                    await self._store_counts(connection, gone)
-                await self._report_and_rest(gone)
+                    removed[place] = _changed_rows(status)
 
     async def _erase_log_rows(self, event_seqs: Sequence[int]) -> None:
         """Erase some events of the log, and rows derived from them, in one transaction.
 
         Sessions are dropped and folded again from the events that are left.
         """
-        gone: Counter[str] = Counter()
-        async with self._database.write(self._tenant) as connection:
+        async with self._step() as (connection, removed):
             sessions = await connection.fetch(sql("erasure.sessions_of"), self._tenant, event_seqs)
             locks = {lock_key("session", self._tenant, row["scope_id"], row["context_id"]) for row in sessions}
             await connection.execute(sql("sessions.lock"), sorted(locks))
@@ -215,24 +209,24 @@ class Removal:
             # After this lock, nobody adds a vector of these events: who held it has ended; who comes later sees them
             # erased.
             await connection.execute(sql("vectors.lock"), lock_key("vectors", self._tenant))
-            gone["event_vectors"] = await connection.fetchval(sql("erasure.erase_vectors"), self._tenant, event_seqs)
+            removed["event_vectors"] = await connection.fetchval(sql("erasure.erase_vectors"), self._tenant, event_seqs)
             status = await connection.execute(sql("erasure.forget_successors"), self._tenant, event_seqs)
-            gone["withdrawals"] = _changed_rows(status)
+            removed["withdrawals"] = _changed_rows(status)
             await connection.execute(sql("erasure.forget_digests"), self._tenant, event_seqs)
-            gone["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, event_seqs)
+            removed["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, event_seqs)
             entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, event_seqs)
-            gone["registrations"] = len(entries)
+            removed["registrations"] = len(entries)
             for place, statement in (
                 ("note_relations", "erasure.erase_relations"),
                 ("tool_feedback", "erasure.erase_feedback"),
                 ("turns", "erasure.erase_turns"),
                 ("events", "erasure.erase_events"),
             ):
-                gone[place] = _changed_rows(await connection.execute(sql(statement), self._tenant, event_seqs))
+                removed[place] = _changed_rows(await connection.execute(sql(statement), self._tenant, event_seqs))
             for row in sessions:
                 await connection.execute(sql("erasure.drop_session"), self._tenant, row["scope_id"], row["context_id"])
                 await connection.execute(sql("erasure.fold_session"), self._tenant, row["scope_id"], row["context_id"])
-            gone["sessions"] = len(sessions)
+            removed["sessions"] = len(sessions)
             kinds, ids = [row["kind"] for row in entries], [row["id"] for row in entries]
             await connection.execute(sql("erasure.fold_registrations"), self._tenant, kinds, ids)
             for row in turns:
@@ -240,8 +234,6 @@ class Removal:
                 await connection.execute(sql("erasure.drop_turn_session"), *session)
                 await connection.execute(sql("erasure.fold_turn_session"), *session)
             await connection.execute(sql("erasure.note_erased"), self._tenant, event_seqs)
-            await self._store_counts(connection, gone)
-        await self._report_and_rest(gone)
 
     async def _empty_next_renderings(self) -> bool:
         """Empty the next renderings, and take the erased events out of their search blocks.
@@ -256,34 +248,29 @@ class Removal:
             await self._rewrite_blocks(with_blocks[at : at + _BLOCKS_AT_ONCE])
         if not ids:
             return False
-        async with self._database.write(self._tenant) as connection:
+        async with self._step() as (connection, removed):
             status = await connection.execute(
                 sql("erasure.erase_renderings"), self._tenant, ids, ERASED_LABEL, ERASED_SUMMARY
             )
             await connection.execute(sql("erasure.note_renderings"), self._tenant, ids)
-            gone = Counter({"renderings": _changed_rows(status)})
-            await self._store_counts(connection, gone)
-        await self._report_and_rest(gone)
+            removed["renderings"] = _changed_rows(status)
         return True
 
     async def _rewrite_blocks(self, renderings: Sequence[bytes]) -> None:
         """Take erased events out of the search blocks of these renderings."""
-        gone: Counter[str] = Counter()
-        async with self._database.write(self._tenant) as connection:
+        async with self._step() as (connection, removed):
             for row in await connection.fetch(sql("erasure.blocks"), self._tenant, renderings):
                 place = (self._tenant, row["rendering_id"], row["analyzer_version"])
                 if row["analyzer_version"] != SEARCH_VERSION:
                     # This code cannot rewrite a block of another version. Deleting it is safe: readers make their own
                     # until the next build writes it.
                     await connection.execute(sql("erasure.drop_block"), *place)
-                    gone["search_blocks"] += 1
+                    removed["search_blocks"] += 1
                     continue
                 rewritten = await self._without_erased(connection, row["block"])
                 if rewritten is not None:
                     await connection.execute(sql("erasure.rewrite_block"), *place, rewritten)
-                    gone["search_blocks"] += 1
-            await self._store_counts(connection, gone)
-        await self._report_and_rest(gone)
+                    removed["search_blocks"] += 1
 
     async def _without_erased(self, connection: Connection, block: bytes) -> bytes | None:
         """Rebuild a search block without its erased events; None if it holds none of them, so needs no rewrite.
@@ -305,15 +292,19 @@ class Removal:
         leaf_of = dict(zip(view.seq.tolist(), view.leaf.tolist(), strict=True))
         return splice([Piece(view=view, docs=np.flatnonzero(kept))], nodes=nodes, leaf_of=leaf_of)
 
-    async def _store_counts(self, connection: Connection, gone: Counter[str]) -> None:
-        """Store the new totals in the transaction that did the work, so that a killed process loses no count."""
-        if +gone:  # unary plus drops zero counts
-            counts = orjson.dumps(dict(self.counts + gone)).decode()
-            await connection.execute(sql("erasure.reach"), self._tenant, self._erasure_id, "erasing", counts)
+    @asynccontextmanager
+    async def _step(self) -> AsyncIterator[tuple[Connection, Counter[str]]]:
+        """Run the block in one transaction, which also stores how many rows it removed by place; then report and rest.
 
-    async def _report_and_rest(self, gone: Counter[str]) -> None:
-        """Add committed work to the totals, report them, and rest."""
-        self.counts += gone
+        So a killed process loses no count.
+        """
+        removed: Counter[str] = Counter()
+        async with self._database.write(self._tenant) as connection:
+            yield connection, removed
+            if +removed:  # unary plus drops zero counts
+                counts = orjson.dumps(dict(self.counts + removed)).decode()
+                await connection.execute(sql("erasure.reach"), self._tenant, self._erasure_id, "erasing", counts)
+        self.counts += removed
         self._progress(self.counts)
         await self._pace.rest()
 

@@ -293,15 +293,47 @@ class MemoryReader:
         """
         after = None if cursor is None else place_after(cursor, filters, order)
         question = _question(masks, filters, filters.contains, order="newest" if order == "desc" else "oldest")
-        work = partial(
-            _holding,
-            question,
-            filters,
-            order=order,
-            after=after,
-            enough=offset + limit + 1,
-            most_bytes=_PAGES_HELD * self._page_bytes,
-        )
+        contains, enough = filters.contains or "", offset + limit + 1
+
+        async def work(reader: EventFinder) -> tuple[list[StoredMemory], int | None]:
+            """Return matching memories by time, and how many events were checked where a bound ended the search."""
+            # So many are held at most while they are put in order.
+            held = PageRoom(limit=_BATCH * _MOST_BATCHES, most_bytes=_PAGES_HELD * self._page_bytes)
+            memories: list[StoredMemory] = []
+            looked_at = 0
+            last: FoundEvent | None = None
+            async for found in _batches(question, reader):
+                looked_at += len(found.events)
+                hits = [event for event in found.events if contains in whole_text(event.payload)]
+                raw = [
+                    memory_of_event(
+                        event.event_id,
+                        event.payload,
+                        at=event.at,
+                        number=event.event_seq,
+                        event_type=event.type,
+                        context_id=event.context_id,
+                    )
+                    for event in hits
+                    if event.type != NOTE_TYPE
+                ]
+                matching = [
+                    memory
+                    for memory in (*await _current_memories(masks, reader, filters, hits), *raw)
+                    if filters.match(memory)
+                    and (after is None or (memory.place < after if order == "desc" else memory.place > after))
+                ]
+                memories += matching
+                has_room = all(held.take(_long_parts(memory)) for memory in matching)
+                if found.following is None:
+                    return _in_order(memories, order, None), None
+                last = found.events[-1]
+                if order == "desc" and len(page := _in_order(memories, order, last)) >= enough:
+                    return page, None
+                if not has_room:
+                    break
+            return _in_order(memories, order, last), looked_at
+
         matching, scanned = await self._read(tenant, masks, work)
         if not matching:
             return None
@@ -485,68 +517,15 @@ async def _read_event(masks: Masks, event_id: str, reader: EventFinder) -> Store
     )
 
 
-async def _holding(
-    question: EventNodesQuery,
-    filters: MemoryFilters,
-    reader: EventFinder,
-    *,
-    order: Order,
-    after: tuple[int, int] | None,
-    enough: int,
-    most_bytes: int,
-) -> tuple[list[StoredMemory], int | None]:
-    """Return memories that contain a text by time, and None where they are all, or at least `enough`.
+def _in_order(memories: Sequence[StoredMemory], order: Order, last: FoundEvent | None) -> list[StoredMemory]:
+    """Return memories by time, without those that a later hit may still come before; `last` is the last hit so far.
 
-    Where a bound ended the search before, return how many events were checked instead of None.
-
-    Args:
-        after: the time and number of the memory behind which the page begins.
-        most_bytes: how many bytes of memories are held in memory while they are put in order.
+    An amended note keeps its first version's place in time. Newest first, its hit, the last version, comes before that
+    place, so a memory is final only once the walk has passed its place.
     """
-    room = PageRoom(limit=_BATCH * _MOST_BATCHES, most_bytes=most_bytes)
-    contains = filters.contains or ""
-    memories: list[StoredMemory] = []
-    looked_at = 0
-
-    def in_order(last: FoundEvent | None) -> list[StoredMemory]:
-        # An amended note keeps its first version's place in time. Newest first, its hit, the last version, comes before
-        # that place, so a memory is final only once the walk has passed its place.
-        walked_to = None if last is None or order == "asc" else (last.at, last.event_seq)
-        final = [memory for memory in memories if walked_to is None or memory.place >= walked_to]
-        return sorted(final, key=lambda memory: memory.place, reverse=order == "desc")
-
-    last: FoundEvent | None = None
-    async for found in _batches(question, reader):
-        looked_at += len(found.events)
-        hits = [event for event in found.events if contains in whole_text(event.payload)]
-        raw = [
-            memory_of_event(
-                event.event_id,
-                event.payload,
-                at=event.at,
-                number=event.event_seq,
-                event_type=event.type,
-                context_id=event.context_id,
-            )
-            for event in hits
-            if event.type != NOTE_TYPE
-        ]
-        matching = [
-            memory
-            for memory in (*await _current_memories(question.masks, reader, filters, hits), *raw)
-            if filters.match(memory)
-            and (after is None or (memory.place < after if order == "desc" else memory.place > after))
-        ]
-        memories += matching
-        has_room = all(room.take(_long_parts(memory)) for memory in matching)
-        if found.following is None:
-            return in_order(None), None
-        last = found.events[-1]
-        if order == "desc" and len(page := in_order(last)) >= enough:
-            return page, None
-        if not has_room:
-            break
-    return in_order(last), looked_at
+    walked_to = None if last is None or order == "asc" else (last.at, last.event_seq)
+    final = [memory for memory in memories if walked_to is None or memory.place >= walked_to]
+    return sorted(final, key=lambda memory: memory.place, reverse=order == "desc")
 
 
 def _long_parts(memory: StoredMemory) -> bytes:

@@ -270,7 +270,7 @@ class Extractor:
             arrange=unless_erased,
         )
         if results:
-            await self._tally(tenant, rule.kept)
+            await self._count_found(tenant, rule.kept)
         deleted_names = {name.strip().lower() for name in extracted.deleted_fact_ids}
         stated = {fact.identity for fact in found}
         for known in shown:
@@ -302,7 +302,7 @@ class Extractor:
                 facts.append(Fact(fact_id=fact_id, key=key, value=value, tier=tier, confidence=confidence))
         return facts
 
-    async def _tally(self, tenant: str, kept: Mapping[str, int]) -> None:
+    async def _count_found(self, tenant: str, kept: Mapping[str, int]) -> None:
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("turns.tally_found"), list(kept), list(kept.values()))
 
