@@ -59,7 +59,7 @@ async def keep(memory: Memory, log: Log) -> dict[str, int]:
     for number, event in log.events.items():
         draft = Draft(content=event["payload"]["text"])
         kept = await memory.notes.remember(
-            TENANT, _participants(event), draft, contract="004", speaker="bot", now=_microseconds(event)
+            TENANT, _participants(event), draft, contract="memento", speaker="bot", now=_microseconds(event)
         )
         numbers[kept.note.content] = number
     return numbers

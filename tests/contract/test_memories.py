@@ -45,7 +45,9 @@ def test_a_memory_is_a_note(draft: MemoryDraft, dedup: str | None) -> None:
         kind=draft.memory_type,
         topic=draft.agent_id if draft.event_type == "general" else draft.event_type,
         keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)),
-        importance=policy_of(draft.memory_type, "003").importance if draft.importance is None else draft.importance,
+        importance=policy_of(draft.memory_type, "memtrace").importance
+        if draft.importance is None
+        else draft.importance,
         source=None,
         lifetime="permanent",
         anchor=False,

@@ -50,7 +50,7 @@ async def kept_by_every_face(memory: Memory) -> None:
     )
     notes = memory.notes
     draft = Draft(content=f"Note {PHRASE}", session_id="s1", topic="t")
-    await notes.remember(TENANT, ("ana",), draft, contract="004", key=PHRASE, speaker="ana")
+    await notes.remember(TENANT, ("ana",), draft, contract="memento", key=PHRASE, speaker="ana")
     reflection = Reflection(
         summary=PHRASE, decisions=[f"we take the {PHRASE}"], effectiveness={"rating": 0.5}, session_id=None
     )

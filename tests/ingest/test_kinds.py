@@ -160,7 +160,7 @@ async def test_each_kind_is_written_without_a_scan(
             await memory.memories.keep_all(TENANT, KEEPING, drafts)
         for number in range(100):
             draft = Draft(content=f"word{number} other{number} third{number}")
-            await notes.remember(TENANT, ("ana",), draft, contract="004")
+            await notes.remember(TENANT, ("ana",), draft, contract="memento")
             await host.after(f"t{number}", f"item {number}")
         superuser = await asyncpg.connect(database.superuser_dsn)
         await superuser.execute(statistics)
@@ -172,8 +172,8 @@ async def test_each_kind_is_written_without_a_scan(
         await memory.memories.keep_all(
             TENANT, KEEPING, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
         )
-        await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="004")
-        await notes.remember_all(TENANT, ("ana",), two_drafts(), contract="004")
+        await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="memento")
+        await notes.remember_all(TENANT, ("ana",), two_drafts(), contract="memento")
         await host.after("last", "one more")
     big = {"events", "notes", "turns", "note_looks"}
     assert [read for read in watched.read if read[0] in big and read[1]] == []
@@ -194,7 +194,7 @@ async def test_what_is_folded_is_what_the_log_says(database: Database) -> None:
                     TENANT, KEEPING, MemoryDraft(agent_id="bot", content=f"memory {number % 9}", tags=("a b",))
                 )
             with suppress(errors.NoteExists):
-                await notes.remember(TENANT, ("ana",), Draft(content=f"note {number % 11}"), contract="004")
+                await notes.remember(TENANT, ("ana",), Draft(content=f"note {number % 11}"), contract="memento")
             await hosts[number % 4].after(f"t{number}", f"I live in town {number}" if number % 3 else f"item {number}")
 
         await asyncio.wait_for(asyncio.gather(*(work(number) for number in range(40))), PATIENCE_S)
@@ -221,8 +221,8 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
         (result,) = await of(memory.log.append_events(TENANT, [event(1)]))
         results = await of(memory.log.append_events(TENANT, [event(2), event(3)]))
         kept = await of(memory.memories.keep(TENANT, KEEPING, draft))
-        note = await of(keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004"))
-        two = await of(keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="004"))
+        note = await of(keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="memento"))
+        two = await of(keeper(pool).remember_all(TENANT, ("ana",), two_drafts(), contract="memento"))
         turn = await of(host.after("second", "two"))
         async with pool.read(TENANT) as connection:
             counted = await connection.fetchrow(
@@ -317,8 +317,8 @@ async def test_a_note_alone_is_what_it_would_be_among_others(database: Database)
     async with Pool(database.server_dsn) as pool:
         notes = keeper(pool)
         for draft in drafts:
-            await notes.remember(TENANT, ("ana",), draft, contract="004", now=now)
-        await notes.remember_all(TENANT, ("ben",), drafts, contract="004", now=now)
+            await notes.remember(TENANT, ("ana",), draft, contract="memento", now=now)
+        await notes.remember_all(TENANT, ("ben",), drafts, contract="memento", now=now)
         async with pool.read(TENANT) as connection:
             rows = await connection.fetch(
                 "SELECT s.participants, n.kind, n.topic, n.importance, n.anchor, n.context_id, n.session, "

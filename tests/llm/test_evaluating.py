@@ -53,7 +53,7 @@ class Keeper:
     async def keep(self, content: str, who: tuple[str, ...] = US, **more: Any) -> str:
         notes = self.memory.notes
         draft = Draft(content=content, kind="fact", **more)
-        return (await notes.remember(TENANT, who, draft, contract="004", now=now())).note_id
+        return (await notes.remember(TENANT, who, draft, contract="memento", now=now())).note_id
 
     async def rate(self) -> int:
         """Let maintenance look at the notes, and the model at what waits."""
@@ -260,7 +260,7 @@ async def test_a_run_keeps_its_bounds_and_an_amended_note_is_rated_anew(
         ids = [await keeper.keep(f"note {number}") for number in range(3)]
         assert [await keeper.rate() for _ in range(3)] == [2, 1, 0]
         notes = keeper.memory.notes
-        await notes.amend(TENANT, ids[0], Changes(content="firmly said"), contract="004", may_see=Mask(US).sees)
+        await notes.amend(TENANT, ids[0], Changes(content="firmly said"), contract="memento", may_see=Mask(US).sees)
         assert set(await keeper.worth()) == {"note 1", "note 2"}
         assert await keeper.rate() == 1
         assert (await keeper.worth())["firmly said"] == 1.0

@@ -61,7 +61,7 @@ async def _keep(memory: Memory, content: str, moment: str, *supersedes: str, **m
         TENANT,
         US,
         draft,
-        contract="004",
+        contract="memento",
         speaker="bot",
         now=now,
         supersedes=supersedes,

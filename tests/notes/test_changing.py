@@ -35,7 +35,7 @@ async def keeper(database: Database) -> AsyncIterator[Keeper]:
 
 async def amend(keeper: Keeper, note_id: str, content: str, **more: Any) -> Amended:
     changes = Changes(content=content, **more)
-    return await keeper.notes.amend(TENANT, note_id, changes, may_see=may_see, contract="004", now=NOW)
+    return await keeper.notes.amend(TENANT, note_id, changes, may_see=may_see, contract="memento", now=NOW)
 
 
 async def forget(keeper: Keeper, note_id: str, **more: Any) -> Forgotten:

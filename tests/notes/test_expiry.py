@@ -55,7 +55,7 @@ async def test_a_use_lets_a_note_end_later(database: Database) -> None:
         now = await memory.database.now()
         notes = memory.notes
         kept = await notes.remember(
-            "default", ("ana",), Draft(content="The kiln", kind="fact"), contract="004", now=now
+            "default", ("ana",), Draft(content="The kiln", kind="fact"), contract="memento", now=now
         )
         ends = []
         for used in (None, now + DAY_US, now + 3 * DAY_US):

@@ -35,7 +35,7 @@ async def test_the_walk_ends_with_what_is_shown(keeper: Keeper) -> None:
     for day in range(1, 30):
         changes = Changes(content=f"The kiln opens on day {day}")
         await keeper.notes.amend(
-            TENANT, kept.note_id, changes, may_see=lambda _: True, contract="004", now=10**15 + day
+            TENANT, kept.note_id, changes, may_see=lambda _: True, contract="memento", now=10**15 + day
         )
     async with keeper.pool.read(TENANT) as connection:
         rows = await connection.fetch(sql("notes.history"), TENANT, kept.note_id, 3)

@@ -49,7 +49,9 @@ async def memory(database: Database) -> AsyncIterator[Memory]:
 
 async def keep(memory: Memory, content: str, moment: str) -> None:
     notes = memory.notes
-    await notes.remember(TENANT, US, Draft(content=content), contract="004", speaker="bot", now=parse_timestamp(moment))
+    await notes.remember(
+        TENANT, US, Draft(content=content), contract="memento", speaker="bot", now=parse_timestamp(moment)
+    )
 
 
 async def recalled(memory: Memory, asked: str) -> list[Fragment]:

@@ -41,7 +41,7 @@ class Keeper:
     ) -> Remembered:
         lifetime: Lifetime = "permanent" if session is None else "session"
         draft = Draft(content=content, session_id=session, lifetime=lifetime, keywords=keywords)
-        return await self.notes.remember(TENANT, who, draft, contract="004")
+        return await self.notes.remember(TENANT, who, draft, contract="memento")
 
     async def like(self, kept: Remembered, *scopes: tuple[str, ...]) -> list[tuple[str, float]]:
         """Return the texts that a kept note is like, of the same people where no others are named."""
@@ -77,7 +77,7 @@ async def test_what_no_longer_stands_is_not_named(keeper: Keeper) -> None:
     await keeper.keep("the door opens on friday at nine", session="talk")
     await keeper.notes.forget(TENANT, forgotten.note_id, may_see=lambda _: True, force=True)
     changes = Changes(content="rain is likely")
-    await keeper.notes.amend(TENANT, amended.note_id, changes, may_see=lambda _: True, contract="004")
+    await keeper.notes.amend(TENANT, amended.note_id, changes, may_see=lambda _: True, contract="memento")
     assert await keeper.like(await keeper.keep(FRIDAY)) == []
     assert [text for text, _ in await keeper.like(await keeper.keep("rain is very likely"))] == ["rain is likely"]
 

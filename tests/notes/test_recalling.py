@@ -48,7 +48,7 @@ class Recaller:
 
     async def keep(self, content: str, who: tuple[str, ...] = US, *, days_ago: int = 0, **more: Any) -> str:
         kept = await self.notes.remember(
-            TENANT, who, Draft(content=content, **more), contract="004", speaker="bot", now=NOW - days_ago * DAY
+            TENANT, who, Draft(content=content, **more), contract="memento", speaker="bot", now=NOW - days_ago * DAY
         )
         return kept.note_id
 
@@ -129,7 +129,7 @@ async def test_only_current_versions_of_kept_notes_come_back(
     if is_built:
         await build(database)
     changes = Changes(content="The kiln opens on Monday")
-    await recaller.notes.amend(TENANT, amended, changes, may_see=may_see, contract="004", now=NOW)
+    await recaller.notes.amend(TENANT, amended, changes, may_see=may_see, contract="memento", now=NOW)
     await recaller.notes.forget(TENANT, forgotten, may_see=may_see)
     (fragment,) = await recaller.find(text="kiln")
     assert (fragment.note_id, fragment.text) == (amended, "The kiln opens on Monday")
@@ -142,7 +142,7 @@ async def test_the_handle_of_a_note_is_stable(recaller: Recaller) -> None:
     note_id = await recaller.keep("The kiln opens on Friday")
     (before,) = await recaller.find(text="kiln")
     changes = Changes(content="The kiln opens on Monday")
-    await recaller.notes.amend(TENANT, note_id, changes, may_see=may_see, contract="004", now=NOW)
+    await recaller.notes.amend(TENANT, note_id, changes, may_see=may_see, contract="memento", now=NOW)
     (after,) = await recaller.find(text="kiln")
     assert (after.note_id, after.handle) == (before.note_id, before.handle)
 
@@ -210,7 +210,7 @@ async def test_as_of_gives_what_was_known_then(recaller: Recaller, database: Dat
     amended = await recaller.keep("The kiln opens on Friday", kind="fact", days_ago=10)
     forgotten = await recaller.keep("The kiln is haunted", days_ago=10)
     changes = Changes(content="The kiln opens on Monday", importance=1.0)
-    await recaller.notes.amend(TENANT, amended, changes, may_see=may_see, contract="004", now=NOW - 5 * DAY)
+    await recaller.notes.amend(TENANT, amended, changes, may_see=may_see, contract="memento", now=NOW - 5 * DAY)
     await recaller.keep("The kiln burns gas", days_ago=2)
     await recaller.notes.forget(TENANT, forgotten, may_see=may_see)
     if is_built:
@@ -228,11 +228,11 @@ async def test_what_was_superseded_comes_where_it_is_asked_for(recaller: Recalle
     """It says so, and names what replaced it by a handle; what was forgotten does not come."""
     old = await recaller.keep("The kiln burns gas")
     await recaller.notes.remember(
-        TENANT, US, Draft(content="The kiln burns wood"), contract="004", supersedes=[old], may_see=may_see, now=NOW
+        TENANT, US, Draft(content="The kiln burns wood"), contract="memento", supersedes=[old], may_see=may_see, now=NOW
     )
     gone = await recaller.keep("The kiln burns oil")
     changes = Changes(content="The kiln burns coal")
-    await recaller.notes.amend(TENANT, gone, changes, may_see=may_see, contract="004", now=NOW)
+    await recaller.notes.amend(TENANT, gone, changes, may_see=may_see, contract="memento", now=NOW)
     await recaller.notes.forget(TENANT, gone, may_see=may_see)
     assert await recaller.texts(text="kiln") == ["The kiln burns wood"]
     found = {fragment.text: fragment for fragment in await recaller.find(text="kiln", include_superseded=True)}
@@ -267,7 +267,7 @@ async def test_an_error_that_was_resolved_counts_less_and_says_so(recaller: Reca
     error = await recaller.keep("The kiln tripped the fuse", kind="error")
     fix = await recaller.keep("A stronger cable was laid", kind="procedure")
     elsewhere = await recaller.notes.remember(
-        TENANT, ("ana", "eve"), Draft(content="Buy a new house"), contract="004", now=NOW
+        TENANT, ("ana", "eve"), Draft(content="Buy a new house"), contract="memento", now=NOW
     )
 
     def anybody(_: Any) -> bool:

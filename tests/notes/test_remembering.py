@@ -36,7 +36,7 @@ class Keeper:
         self.notes = Notes(self.ingest, content_characters=1_000, redaction_kinds=KINDS)
 
     async def remember(self, content: str, who: tuple[str, ...] = US, **more: Any) -> Remembered:
-        return await self.notes.remember(TENANT, who, Draft(content=content, **more), contract="004", now=10**15)
+        return await self.notes.remember(TENANT, who, Draft(content=content, **more), contract="memento", now=10**15)
 
     async def rows(self, relation: str = "notes") -> list[dict[str, Any]]:
         async with self.pool.read(TENANT) as connection:
@@ -77,10 +77,10 @@ async def test_several_notes_are_kept_with_one_key(keeper: Keeper) -> None:
     """A repeat of the call returns the same notes, and each is one of its own."""
     drafts = [Draft(content=f"The kiln {number}") for number in range(3)]
     for is_first in (True, False):
-        kept = await keeper.notes.remember_all(TENANT, US, drafts, contract="004", now=10**15, key="k")
+        kept = await keeper.notes.remember_all(TENANT, US, drafts, contract="memento", now=10**15, key="k")
         assert [note.created for note in kept] == [is_first] * 3
         assert len({note.note_id for note in kept}) == len(await keeper.rows()) == 3
-    alone = await keeper.notes.remember(TENANT, US, drafts[0], contract="004", now=10**15, key="k")
+    alone = await keeper.notes.remember(TENANT, US, drafts[0], contract="memento", now=10**15, key="k")
     assert alone.note_id == kept[0].note_id
 
 

@@ -20,16 +20,16 @@ from myria.notes.subjects import subject_of
 )
 def test_a_kind_has_the_importance_of_its_contract(kind: str, importance: float) -> None:
     """As in Memento's contract, 3.1; a caller's own counts instead."""
-    assert completed(Draft(content="x", kind=kind), "004").importance == importance
-    assert completed(Draft(content="x", kind=kind, importance=0.0), "004").importance == 0.0
+    assert completed(Draft(content="x", kind=kind), "memento").importance == importance
+    assert completed(Draft(content="x", kind=kind, importance=0.0), "memento").importance == 0.0
 
 
 def test_contracts_do_not_share_kinds_by_accident() -> None:
     """Each contract has its own names; a name of another one is refused, and the known ones are said."""
-    assert kinds_of("004") == ("fact", "decision", "error", "preference", "procedure", "relation", "episode")
-    assert kinds_of("003") == ("decision", "episodic", "session", "entity")
+    assert kinds_of("memento") == ("fact", "decision", "error", "preference", "procedure", "relation", "episode")
+    assert kinds_of("memtrace") == ("decision", "episodic", "session", "entity")
     with pytest.raises(InvalidArgument, match="fact, decision"):
-        policy_of("entity", "004")
+        policy_of("entity", "memento")
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,10 @@ def test_an_unused_note_only_grows_colder(
 def test_a_kind_is_inferred_by_rule(content: str, kind: str) -> None:
     """By the words that such statements use, whoever makes them."""
     assert inferred_kind(content) == kind
-    assert "type" in completed(Draft(content=content), "004").inferred
-    assert completed(Draft(content=content, kind="fact", topic="t", keywords=("K",)), "004").inferred == ("importance",)
+    assert "type" in completed(Draft(content=content), "memento").inferred
+    assert completed(Draft(content=content, kind="fact", topic="t", keywords=("K",)), "memento").inferred == (
+        "importance",
+    )
 
 
 @given(
@@ -139,8 +141,8 @@ def test_keywords_are_words_in_every_language(content: str, keywords: set[str]) 
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_text_can_be_completed(content: str) -> None:
     """No text breaks the rules, and what they give is bounded."""
-    note = completed(Draft(content=content), "004")
-    assert note.kind in kinds_of("004")
+    note = completed(Draft(content=content), "memento")
+    assert note.kind in kinds_of("memento")
     assert len(note.keywords) <= 5
     assert note.topic
 
@@ -148,14 +150,14 @@ def test_any_text_can_be_completed(content: str) -> None:
 def test_an_amendment_takes_the_topic_of_the_old_words_away() -> None:
     """A topic that was taken from the text is taken from the new one; one that somebody named stays."""
     text = "Lisbon, Lisbon: the flat beside the castle"
-    inferred = completed(Draft(content=text), "004")
+    inferred = completed(Draft(content=text), "memento")
     assert inferred.topic == "lisbon"
-    amended = Changes(content="Porto, Porto: the flat beside the river").of(inferred, "004")
+    amended = Changes(content="Porto, Porto: the flat beside the river").of(inferred, "memento")
     assert amended.topic == "porto"
     assert "lisbon" not in amended.keywords
-    named = completed(Draft(content=text, topic="homes"), "004")
-    assert Changes(content="Porto, Porto").of(named, "004").topic == "homes"
-    assert Changes(importance=0.9).of(inferred, "004").topic == "lisbon"
+    named = completed(Draft(content=text, topic="homes"), "memento")
+    assert Changes(content="Porto, Porto").of(named, "memento").topic == "homes"
+    assert Changes(importance=0.9).of(inferred, "memento").topic == "lisbon"
 
 
 @pytest.mark.parametrize(
@@ -191,5 +193,5 @@ def test_an_amendment_takes_the_topic_of_the_old_words_away() -> None:
 def test_an_inferred_topic_is_what_a_note_is_about(text: str, topic: str) -> None:
     """No verb of deciding, liking or keeping, and no function word, in any language; and the answer says so."""
     assert subject_of(text) == topic
-    note = completed(Draft(content=text), "004")
+    note = completed(Draft(content=text), "memento")
     assert (note.topic, "topic" in note.inferred) == (topic, True)

@@ -44,7 +44,7 @@ async def keep(memory: Memory, content: str, moment: str | None = None, key: str
         TENANT,
         US,
         Draft(content=content, kind="fact"),
-        contract="004",
+        contract="memento",
         speaker="bot",
         now=None if moment is None else parse_timestamp(moment),
         key=key,

@@ -38,7 +38,7 @@ async def kept(memory: Memory, changes: Sequence[Change] = ALL) -> None:
         for text, ago in ((change.older, apart), (change.newer, 0)):
             draft = Draft(content=text, kind="fact")
             at = now - ago - (60 - number) * MINUTE_US
-            await notes.remember("default", POOL, draft, contract="004", speaker=None, now=at)
+            await notes.remember("default", POOL, draft, contract="memento", speaker=None, now=at)
 
 
 def wrong(text: str, change: Change) -> str | None:

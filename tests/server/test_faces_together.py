@@ -230,7 +230,7 @@ async def test_a_memory_that_an_agent_amends_stays_with_its_own(
     who = Caller(served, await make_key(store, "ada", faces=FACES))
     kept = json.loads(await who.rest("POST", "/memories", {"agent_id": "bot", "content": "Quinces ripen late"}))
     changes = Changes(content="Quinces ripen in October")
-    await memory.notes.amend("default", kept["id"], changes, may_see=lambda _: True, contract="004", speaker="carl")
+    await memory.notes.amend("default", kept["id"], changes, may_see=lambda _: True, contract="memento", speaker="carl")
     (listed,) = json.loads(await who.rest("GET", "/memories?agent_id=bot"))["memories"]
     assert (listed["agent_id"], listed["content"]) == ("bot", "Quinces ripen in October")
     assert json.loads(await who.rest("GET", "/memories?agent_id=carl"))["memories"] == []

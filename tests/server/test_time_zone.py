@@ -52,7 +52,7 @@ async def test_relative_days_and_days_alone_are_of_that_zone(served: Served, mem
         ("2026-03-09T11:00:00Z", "With Ben, cups were glazed by Ana."),
     ):
         now = parse_timestamp(moment)
-        await notes.remember("default", ("agent", "me"), Draft(content=text), contract="004", now=now)
+        await notes.remember("default", ("agent", "me"), Draft(content=text), contract="memento", now=now)
     of_day = await ask(served, "recall", text="What did Ana do?", timeRange={"from": "2026-03-10", "to": "2026-03-10"})
     assert [fragment["content"] for fragment in of_day["fragments"]] == ["With Ben, cups were glazed by Ana."]
     yesterday = await ask(served, "recall", text="What did Ana do yesterday?", asOf="2026-03-10")

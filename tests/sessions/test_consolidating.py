@@ -217,7 +217,7 @@ async def test_imported_notes_of_somebody_named_like_a_key_are_merged_with_their
     """Nobody may name so in an append; but what consolidation appends repeats a name that an import has kept."""
     named = ("ana", "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3")
     texts = ("Clay is wet", "Clay is wet.", "Rain fell")
-    notes = [completed(Draft(content=text, kind="fact"), "004") for text in texts]
+    notes = [completed(Draft(content=text, kind="fact"), "memento") for text in texts]
     versions = [
         note_event(note, named, note_id=f"note_{place}", version=1, timestamp=NOW + place, speaker="ana")
         for place, note in enumerate(notes)
@@ -234,7 +234,7 @@ async def test_a_run_by_an_agent_touches_what_it_sees(keeper: Keeper) -> None:
     """Of notes of others it neither reports nor withdraws anything."""
     await keeper.keep("ours one")
     theirs = Keeper(keeper.memory)
-    await theirs.notes.remember(TENANT, THEM, _session_draft("theirs one"), contract="004", now=NOW)
+    await theirs.notes.remember(TENANT, THEM, _session_draft("theirs one"), contract="memento", now=NOW)
     for masks in (Masks.of([Mask(US, exact=True)]), Masks.containing(US)):
         report = await keeper.run(at=NOW + DAY, masks=masks)
     assert report.looked_at == 0
@@ -270,10 +270,10 @@ async def test_the_control_plane_consolidates_every_tenant(database: Database) -
 
     async with Memory(database.server_dsn, Settings()) as memory:
         for tenant in ("one", "two"):
-            await (memory.notes).remember(tenant, US, _session_draft(f"of {tenant}"), contract="004", now=NOW)
+            await (memory.notes).remember(tenant, US, _session_draft(f"of {tenant}"), contract="memento", now=NOW)
         notes = memory.notes
         same = [
-            (await notes.remember("one", US, Draft(content=text, kind="fact"), contract="004")).note_id
+            (await notes.remember("one", US, Draft(content=text, kind="fact"), contract="memento")).note_id
             for text in ("Clay is wet", "Clay is wet.", "Rain fell")
         ]
         await memory.links.link("one", same[0], [same[2]], "caused_by", may_see=lambda _: True)
@@ -356,7 +356,12 @@ async def _played(keeper: Keeper, steps: Sequence[tuple[str, Any, Any]]) -> int:
                 now += value
             elif what == "amend" and named is not None:
                 await keeper.notes.amend(
-                    TENANT, named, Changes(content=f"changed {number}"), may_see=lambda _: True, contract="004", now=now
+                    TENANT,
+                    named,
+                    Changes(content=f"changed {number}"),
+                    may_see=lambda _: True,
+                    contract="memento",
+                    now=now,
                 )
             elif named is not None:
                 await keeper.notes.restore(TENANT, named, may_see=lambda _: True, now=now)

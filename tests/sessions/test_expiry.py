@@ -47,7 +47,7 @@ class Desk:
     async def keep(self, content: str, *, at: int = NOW, session: str | None = "s1", **more: Any) -> str:
         lifetime = more.pop("lifetime", "session" if session else "permanent")
         draft = Draft(content=content, session_id=session, lifetime=lifetime, **more)
-        kept = await self.notes.remember(TENANT, US, draft, contract="004", now=at)
+        kept = await self.notes.remember(TENANT, US, draft, contract="memento", now=at)
         return kept.note_id
 
     async def end(self, *, at: int, session: str = "s1", key: str = "1") -> None:
@@ -104,7 +104,7 @@ async def test_what_has_expired_is_absent_for_every_command(desk: Desk) -> None:
     first = await desk.keep("The draft is in the tray")
     late = NOW + 2 * 60 * MINUTE
     with pytest.raises(errors.NoteNotFound):
-        await desk.notes.amend(TENANT, first, Changes(topic="x"), may_see=may_see, contract="004", now=late)
+        await desk.notes.amend(TENANT, first, Changes(topic="x"), may_see=may_see, contract="memento", now=late)
     with pytest.raises(errors.NoteNotFound):
         await desk.notes.forget(TENANT, first, may_see=may_see, now=late)
     await desk.notes.restore(TENANT, first, may_see=may_see, now=late)
@@ -118,7 +118,7 @@ async def test_what_has_expired_is_absent_for_every_command(desk: Desk) -> None:
 
 
 @given(
-    kind=st.sampled_from(kinds_of("004")),
+    kind=st.sampled_from(kinds_of("memento")),
     importance=st.floats(0, 1, width=32),
     anchor=st.booleans(),
     used=st.none() | st.integers(0, 400),

@@ -182,7 +182,7 @@ async def keep_statements(
         if any(version.note.content == content for version in past.versions):
             return False
         changes = Changes(content=content, keywords=statement.draft.keywords)
-        return (await notes.amend(tenant, note_id, changes, may_see=lambda _: True, contract="004", now=at)).changed
+        return (await notes.amend(tenant, note_id, changes, may_see=lambda _: True, contract="memento", now=at)).changed
 
     async def keep(statement: Statement) -> str | None:
         """Store one statement and count it; return its note's id, None if an earlier import left it as it is."""
@@ -193,7 +193,7 @@ async def keep_statements(
                 tenant,
                 canonical_participants([*people.own, *subjects], field="participants"),
                 statement.draft,
-                contract="004",
+                contract="memento",
                 speaker=None if statement.agent is None else people.participant(statement.agent),
                 now=at,
                 key=statement.key,

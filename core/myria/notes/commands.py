@@ -477,9 +477,7 @@ class Notes:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
         """
-        row = await self._current(tenant, note_id, may_see)
-        if not await self._is_live(row, now):
-            raise note_absent(note_id)
+        row = await self._live(tenant, note_id, may_see, now)
         before = note_of(orjson.loads(row["payload"]), context_id=row["context_id"])
         changes, redacted = await self._cleaned(tenant, changes)
         note = changes.of(before, contract)
@@ -560,9 +558,7 @@ class Notes:
             NoteNotFound: absent, of others, withdrawn, or expired.
             Overloaded: it is being amended again and again; retry.
         """
-        row = await self._current(tenant, note_id, may_see)
-        if not await self._is_live(row, now):
-            raise note_absent(note_id)
+        row = await self._live(tenant, note_id, may_see, now)
         is_protected = not force and _is_permanent(row)
         if not is_protected and not dry_run:
             # Asked anew in each attempt: the note may be made permanent meanwhile.
@@ -647,6 +643,12 @@ class Notes:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("notes.current"), tenant, [note_id])
         if row is None or not may_see(row["participants"]):
+            raise note_absent(note_id)
+        return row
+
+    async def _live(self, tenant: str, note_id: str, may_see: MaySee, now: int | None) -> asyncpg.Record:
+        row = await self._current(tenant, note_id, may_see)
+        if not await self._is_live(row, now):
             raise note_absent(note_id)
         return row
 

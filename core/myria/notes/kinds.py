@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from myria.errors import InvalidArgument
 
 Tier = Literal["hot", "warm", "cold", "permanent"]
-Contract = Literal["002", "003", "004"]
+Contract = Literal["turns", "memtrace", "memento"]
 Lifetime = Literal["permanent", "session"]
 
 PERMANENT_IMPORTANCE = 0.8

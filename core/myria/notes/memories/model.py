@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
@@ -78,14 +78,9 @@ class MemoryChanges:
 
     def of(self, draft: MemoryDraft) -> MemoryDraft:
         """Return the memory with the changes; `rekeyed` gives it its key."""
-        content = draft.content if self.content is None else self.content
-        return draft._replace(
-            content=content,
-            event_type=draft.event_type if self.event_type is None else self.event_type,
-            metadata=draft.metadata if self.metadata is None else (self.metadata or None),
-            tags=draft.tags if self.tags is None else self.tags,
-            importance=draft.importance if self.importance is None else self.importance,
-        )
+        changed = {field.name: getattr(self, field.name) for field in fields(self)}
+        given = {name: value for name, value in changed.items() if value is not None}
+        return draft._replace(**given | ({"metadata": None} if self.metadata == {} else {}))
 
 
 class StoredMemory(NamedTuple):
@@ -154,7 +149,7 @@ def note_of_memory(draft: MemoryDraft, *, dedup_key: str | None, shared_with: st
     for name in ("metadata", "importance", "parent_id"):
         if (value := getattr(draft, name)) is not None:
             memory[name] = value
-    policy = policy_of(draft.memory_type, "003")
+    policy = policy_of(draft.memory_type, "memtrace")
     return NoteText(
         content=draft.content,
         kind=draft.memory_type,

@@ -37,7 +37,7 @@ from myria.text.restating import told_once
 
 Json = dict[str, Any]
 
-CORE_KINDS = kinds_of("004")
+CORE_KINDS = kinds_of("memento")
 """The kinds of core memory, where a caller names none. Memento's contract leaves out decisions and facts, which an
 agent's successor needs most."""
 

@@ -155,7 +155,7 @@ async def reflect(
             tenant,
             participants,
             [draft for _, draft in drafts],
-            contract="004",
+            contract="memento",
             arrange=with_end,
             speaker=speaker,
             now=moment,

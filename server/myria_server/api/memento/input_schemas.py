@@ -38,7 +38,7 @@ from myria_server.api.fields import (
 from myria_server.api.memento.answer_schemas import FragmentBody
 from myria_server.api.schemas import HIDDEN
 
-CONTRACT: Literal["004"] = "004"
+CONTRACT: Literal["memento"] = "memento"
 """Whose kinds of notes this API knows."""
 
 KINDS = ("fact", "decision", "error", "preference", "procedure", "relation", "episode")
