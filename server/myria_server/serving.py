@@ -321,7 +321,11 @@ class _GuardedProtocol(HttpToolsProtocol):
             self._write_paused_since = min(now, self._write_paused_since + stalled_s)
 
     def close_if_slow(self, now: float) -> None:
-        """Close the connection if it sends its headers, or the first piece of a body, too slowly, or takes nothing."""
+        """End the connection if its client is too slow.
+
+        That is: it reads no answer; sends its headers, or the first piece of a body, too late; or goes on sending a
+        body although it was refused or answered.
+        """
         if self._write_paused_since is not None and now - self._write_paused_since > TAKING_TIMEOUT_S:
             self.transport.abort()
             return

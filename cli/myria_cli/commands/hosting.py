@@ -30,7 +30,7 @@ async def connect(
     *,
     host: Annotated[str, typer.Argument(metavar="HOST", help=f"One of {_NAMES}.")],
     url: Annotated[
-        str | None, typer.Option("--url", help="Where the memory is served. Default: what `myria up` would be.")
+        str | None, typer.Option("--url", help="Where the memory is served. Default: the address of `myria up`.")
     ] = None,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="The host starts a server itself, on this machine, instead of HTTP.")
@@ -56,7 +56,7 @@ async def connect(
     show: Annotated[bool, typer.Option("--print", help="Print what the host's file takes; write none.")] = False,
     show_key: Annotated[bool, typer.Option("--show-key", help="Do not mask the key in what is printed.")] = False,
 ) -> None:
-    """Write the memory into a host's configuration, or take it out again.
+    """Add this memory's server to a host's configuration, or take it out again.
 
     What else is in the file stays, with its comments and order. The first change leaves a copy beside it.
 

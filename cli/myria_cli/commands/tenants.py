@@ -195,6 +195,7 @@ async def delete(
     exported = None
     async with database_of(options, "control") as database:
         deletion = TenantDeletion(database, Registry(database, options.settings()), name, actor=actor())
+        # Bars the tenant from now on; an earlier attempt may have removed rows already.
         is_whole = await deletion.stop()
         if is_whole and not no_export:
             exported = await write_export(database, name, str(file), withdrawn=withdrawn)

@@ -124,7 +124,9 @@ def files_below(root: Path, project: str | None) -> list[SessionFile]:
 
 
 def files_of_dump(source: IO[bytes], project: str | None) -> Iterator[SessionFile]:
-    """Yield the files of a dump: JSON lines of `project`, `path` and `content`, in the order of their paths.
+    """Yield the session files of a dump: JSON lines of `project`, `path` and `content`, in the dump's order.
+
+    Lines with other paths are left out.
 
     Raises:
         InvalidArgument, MalformedJson: a line is something else.

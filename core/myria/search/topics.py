@@ -218,13 +218,15 @@ class TopicReader:
         found: Sequence[tuple[VisibleScope, Path]],
         words: Mapping[bytes, Topic],
     ) -> Subjects:
-        """Return the subjects of the leaves above hits.
+        """Return the subjects (topics across conversations) that hold the leaves above hits.
+
+        A leaf of a scope whose subjects are not built in this snapshot has none.
 
         Args:
             connection: the request's transaction.
             snapshot: its view.
             found: scopes and paths of hits; a fresh event has an empty path, and no subject.
-            words: the topics of the leaves: their words say which subjects they may have.
+            words: the topics of the leaves; a leaf is looked up in the subjects of its keywords.
         """
         leaves = {path[-1]: scope for scope, path in found if path}
         if not leaves or snapshot.snapshot_id is None or not snapshot.has_subjects:

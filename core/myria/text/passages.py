@@ -53,7 +53,8 @@ def sought_in(question: str | None) -> frozenset[str]:
 def best_span(text: str, sought: frozenset[str], characters: int) -> tuple[int, int]:
     """Return the start and end of the passage of at most so many characters with the most of the sought roots.
 
-    Of equal passages it is the first; if no root is found, the beginning of the text.
+    Of equal passages it is the first; if no root is found, the beginning of the text. It begins and ends at a
+    word where one is near, and never within a character.
     """
     if len(text) <= characters:
         return 0, len(text)

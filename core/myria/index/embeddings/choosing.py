@@ -60,7 +60,7 @@ def configured(
     """Build the model that the settings choose; None if they choose none.
 
     Args:
-        secrets: what the template may name; left out, those of the settings.
+        secrets: what an endpoint's request template may name as `${secret:NAME}`; left out, those of the settings.
 
     Raises:
         ConfigurationError: the package of the local model is not installed, or the template cannot be used.

@@ -70,7 +70,10 @@ def told_by(summary: str) -> tuple[Told, ...]:
 
 
 def state_of(keys: Sequence[str], leaf: Node) -> str | None:
-    """Return the statement that tells most of the first key of which the leaf tells a state; None if of none."""
+    """Return what a leaf's summary says about the first of the keys that it says anything about; None if about none.
+
+    Of several statements about that key it is the one that says the most about it.
+    """
     statements = told_by(leaf.summary)
     hints = {" ".join(key_of(hint)) for hint, _ in leaf.metadata["hints"]}
     for key in keys:

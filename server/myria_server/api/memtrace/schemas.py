@@ -598,7 +598,7 @@ def status_of(error: MyriaError) -> int:
 
 
 def refused(error: MyriaError) -> Json:
-    """Return an error in the contract's form."""
+    """Return an error as Memtrace's clients expect it: its words where they test them, and ours as a hint."""
     contract_text = _CONTRACT_TEXTS.get(type(error))
     body: Json = {"error": contract_text or error.message, "code": error.code, "retryable": error.retryable}
     if contract_text is not None and contract_text != error.message:
