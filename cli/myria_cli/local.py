@@ -23,7 +23,7 @@ from pathlib import Path
 import httpx
 from prometheus_client.core import Metric
 
-from myria.access.principal import Face
+from myria.access.principal import ApiName
 from myria.builds.model import Outcome
 from myria.control import ControlLoop
 from myria.db import schema
@@ -59,7 +59,7 @@ _log = logging.getLogger("myria.local")
 class RunningPlanes:
     """The running planes: where each API and the console are served, the server's process, and what runs here."""
 
-    urls: Mapping[Face, str]
+    urls: Mapping[ApiName, str]
     console: str | None
     server: Child
     tasks: Sequence[asyncio.Task[None]]
@@ -127,7 +127,7 @@ async def all_planes(
             tasks.append(asyncio.create_task(control.run(), name="control"))
             tasks.append(asyncio.create_task(_hold_builder_lock(place), name="builder lock"))
             paths = {**PATH_OF, "rest": REST_PREFIX}
-            urls = {face: address + paths[face] for face in served_apis(settings)}
+            urls = {api: address + paths[api] for api in served_apis(settings)}
             console_url = address + CONSOLE_PREFIX if settings.console.enabled else None
             yield RunningPlanes(urls=urls, console=console_url, server=server, tasks=tasks)
         finally:

@@ -1,4 +1,4 @@
-"""A running memory as its MCP clients see it: its faces, with a key where it asks for one."""
+"""A running memory as its MCP clients see it: its APIs, with a key where it asks for one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from myria.errors import BuildInvalid, InternalError, MyriaError
 
 @asynccontextmanager
 async def connected(url: str, key: str | None = None) -> AsyncIterator[Client]:
-    """Connect an MCP client to one face for the block.
+    """Connect an MCP client to one API for the block.
 
     Args:
-        url: the face's address.
+        url: the API's address.
         key: the key to send; None for a server that needs none.
     """
     if key is None:
@@ -35,7 +35,7 @@ async def connected(url: str, key: str | None = None) -> AsyncIterator[Client]:
 
 
 def admin_url(url: str) -> str:
-    """Return the address of the admin face of the server whose core face is at `url`."""
+    """Return the address of the admin API of the server whose core API is at `url`."""
     return url.rstrip("/") + "/admin"
 
 

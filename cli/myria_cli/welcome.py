@@ -9,7 +9,7 @@ from typing import Any
 from rich.panel import Panel
 from rich.text import Text
 
-from myria.access.principal import FACES, Face
+from myria.access.principal import API_NAMES, ApiName
 from myria.access.secrets import MadeKey
 from myria.access.store import AccessStore
 from myria.db.database import Database
@@ -20,14 +20,14 @@ from myria_cli.local import RunningPlanes
 from myria_cli.options import Options
 from myria_cli.place import Place, data_dir_of
 
-_WHOM: tuple[tuple[Face, str, str], ...] = (
+_WHOM: tuple[tuple[ApiName, str, str], ...] = (
     ("agent", "agents", "a model's own memory"),
     ("core", "programs", "events and topics, over MCP"),
     ("rest", "REST", "described at /api/v1/docs"),
     ("turns", "turns", "hosts, around each turn"),
     ("admin", "admin", "builds and snapshots"),
 )
-"""Each face with its name in the panel, and whom its address is for; in the order of the panel."""
+"""Each API with its name in the panel, and whom its address is for; in the order of the panel."""
 
 
 async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | None:
@@ -42,7 +42,7 @@ def welcome(
     """Print all addresses and how to connect; `key` is a key that was made now, and is shown only here."""
     document = {
         "url": running.url,
-        **{f"{face}_url": running.urls.get(face) for face in FACES if face != "core"},
+        **{f"{api}_url": running.urls.get(api) for api in API_NAMES if api != "core"},
         "console_url": running.console,
         "tenant": options.tenant,
         "auth": settings.auth.mode,
@@ -54,9 +54,9 @@ def welcome(
         "postgres_pid": place.embedded.pid if place.embedded is not None else None,
     }
     text = Text()
-    for face, name, whom in _WHOM:
-        if face in running.urls:
-            text.append_text(Text.assemble((f"{name:<11}", "dim"), (running.urls[face], "bold cyan")))
+    for api, name, whom in _WHOM:
+        if api in running.urls:
+            text.append_text(Text.assemble((f"{name:<11}", "dim"), (running.urls[api], "bold cyan")))
             text.append(f"  {whom}\n", style="dim")
     tenant = f", tenant {options.tenant}" if options.tenant != "default" else ""
     for name, value in (("memory", f"{place.name}{tenant}\n"), ("embeddings", f"{chosen(settings).why}\n\n")):

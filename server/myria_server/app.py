@@ -27,7 +27,7 @@ from myria.access.issuers import load_issuers
 from myria.access.journal import Journal
 from myria.access.key_cache import KeyCache
 from myria.access.limits import CredentialLimits, Failures
-from myria.access.principal import Face, local_principal
+from myria.access.principal import ApiName, local_principal
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Profile, Settings, variable_of
@@ -281,7 +281,7 @@ def _console(
     memory: Memory,
     settings: Settings,
     *,
-    toolboxes: Mapping[Face, Toolbox],
+    toolboxes: Mapping[ApiName, Toolbox],
     credentials: _Credentials,
     limits: CredentialLimits,
     limiter: FailureLimiter,
@@ -303,7 +303,7 @@ def _accept_keys_and_tokens(
     memory: Memory,
     settings: Settings,
     limiter: FailureLimiter,
-    served: tuple[Face, ...],
+    served: tuple[ApiName, ...],
     *,
     now: Callable[[], float],
     ticks: Callable[[], float],

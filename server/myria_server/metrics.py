@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import Metric
 
 from myria.access.journal import Dropped
-from myria.access.principal import Face
+from myria.access.principal import ApiName
 from myria.llm.failures import Kind
 from myria.notes.turns.facts import Tier
 from myria.notes.turns.shadow import Aspect, Call, Outcome
@@ -106,7 +106,7 @@ class ServerMetrics:
             for value in values:
                 family.labels(value)
 
-    def request_done(self, api: Face, tool: str, outcome: str, seconds: float) -> None:
+    def request_done(self, api: ApiName, tool: str, outcome: str, seconds: float) -> None:
         """Count one call of a tool of an API; `outcome` is `ok` or an error's code."""
         self.requests.labels(api, tool, outcome).inc()
         self.durations.labels(api, tool).observe(seconds)

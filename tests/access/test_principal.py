@@ -140,12 +140,12 @@ def test_roles_faces_and_channels_are_asked_for_by_name() -> None:
     """Each refusal says what is missing."""
     some = principal("ada", channels=("mail", "chat:*"))
     some.need(("read", "admin"), what="x")
-    some.need_face("core")
+    some.need_api("core")
     some.need_channel("chat:42")
     with pytest.raises(RoleRequired, match="admin"):
         some.need(("admin",), what="rollback")
     with pytest.raises(FaceNotAllowed, match="admin"):
-        some.need_face("admin")
+        some.need_api("admin")
     with pytest.raises(ChannelNotAllowed):
         some.need_channel("mailbox")
 

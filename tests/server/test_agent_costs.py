@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from myria.access.principal import Face
+from myria.access.principal import ApiName
 from myria.memory import Memory
 from myria_server.api.tools import PATH_OF
 from tests.isolation.world import Statements
@@ -34,7 +34,7 @@ def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("myria.log.quotas.FRESH_S", 3_600.0)
     monkeypatch.setattr("myria_server.http.authentication.TENANT_CHECK_S", 3_600.0)
 
-    async def counted(tool: str, face: Face = "agent", /, **arguments: Any) -> int:
+    async def counted(tool: str, face: ApiName = "agent", /, **arguments: Any) -> int:
         before = sum(pool.run for pool in pools)
         response = await served.post(
             call(tool, arguments, version=MODERN), headers(tool, version=MODERN), path=PATH_OF[face]

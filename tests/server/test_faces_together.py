@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from myria.access.principal import Face
+from myria.access.principal import ApiName
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.notes.answertext import NOTHING
@@ -21,7 +21,7 @@ from tests.server.wire import Served, call, event, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
-FACES: tuple[Face, ...] = ("core", "agent", "turns", "rest")
+API_NAMES: tuple[ApiName, ...] = ("core", "agent", "turns", "rest")
 SESSION = "shop/s1"
 """A session of turns as a context; over REST it is named so, too."""
 
@@ -53,7 +53,7 @@ class Caller:
     served: Served
     key: str
 
-    async def tool(self, face: Face, name: str, arguments: Any) -> str:
+    async def tool(self, face: ApiName, name: str, arguments: Any) -> str:
         """Return the answer of a tool as text."""
         sent = headers(name) | {"authorization": f"Bearer {self.key}"}
         response = await self.served.post(call(name, arguments), sent, path=PATH_OF[face])
@@ -123,7 +123,7 @@ RAW = {"core append", "turns after"}
 @pytest.mark.parametrize("by", KEPT)
 async def test_what_one_face_keeps_every_other_finds(served: Served, store: AccessStore, by: str) -> None:
     """With one key for all faces."""
-    who = Caller(served, await make_key(store, "ada", faces=FACES))
+    who = Caller(served, await make_key(store, "ada", faces=API_NAMES))
     await who.tool("turns", "memory_after_turn", {**_turn("Good morning"), "turn_id": "t0"})
     await KEPT[by](who, "The quince tree stands behind the shed")
     missing = [name for name, find in FOUND.items() if "behind the shed" not in await find(who, "quince tree")]
@@ -133,11 +133,11 @@ async def test_what_one_face_keeps_every_other_finds(served: Served, store: Acce
 @pytest.mark.parametrize("by", KEPT)
 async def test_nobody_else_finds_it(served: Served, store: AccessStore, by: str) -> None:
     """Of another tenant nobody; others of this one what is shared over REST, through faces that share it."""
-    ada = Caller(served, await make_key(store, "ada", faces=FACES))
+    ada = Caller(served, await make_key(store, "ada", faces=API_NAMES))
     await ada.tool("turns", "memory_after_turn", {**_turn("Good morning"), "turn_id": "t0"})
     await KEPT[by](ada, "The quince tree stands behind the shed")
-    stranger = Caller(served, await make_key(store, "ada", faces=FACES, tenant="other"))
-    bob = Caller(served, await make_key(store, "bob", faces=FACES))
+    stranger = Caller(served, await make_key(store, "ada", faces=API_NAMES, tenant="other"))
+    bob = Caller(served, await make_key(store, "bob", faces=API_NAMES))
     alone = Caller(served, await make_key(store, "bob", faces=("core", "agent", "turns")))
     own = Caller(served, await make_key(store, "ada", faces=("core", "agent", "turns")))
     is_shared = by in ("REST post", "memtrace tool")
@@ -165,7 +165,7 @@ SAYS_SO = {"core query": NOTHING, "core tree": NOTHING, "agent recall": NOTHING,
 @pytest.mark.parametrize("wrapped", ["{}?", "search my memory for {}", "What do you remember about {}?"])
 async def test_nothing_is_found_where_nothing_fits(served: Served, store: AccessStore, by: str, wrapped: str) -> None:
     """Through every API in the same way, whoever kept what there is and however the question is put."""
-    who = Caller(served, await make_key(store, "ada", faces=FACES))
+    who = Caller(served, await make_key(store, "ada", faces=API_NAMES))
     await who.tool("turns", "memory_after_turn", {**_turn("Good morning"), "turn_id": "t0"})
     await KEPT[by](who, "The quince tree stands behind the shed")
     for name, find in ASKED.items():
@@ -179,7 +179,7 @@ async def test_nothing_is_found_where_nothing_fits(served: Served, store: Access
 
 async def test_notes_of_other_faces_are_memories_over_rest(served: Served, store: AccessStore) -> None:
     """They are listed with others by time, filtered by what they are, changed and withdrawn."""
-    who = Caller(served, await make_key(store, "ada", may_ask=(), faces=FACES))
+    who = Caller(served, await make_key(store, "ada", may_ask=(), faces=API_NAMES))
     said = {
         "content": "Preorders open in April",
         "topic": "shop",
@@ -227,7 +227,7 @@ async def test_a_memory_that_an_agent_amends_stays_with_its_own(
     served: Served, store: AccessStore, memory: Memory
 ) -> None:
     """It is listed by the agent that it shows, and counts among that one's."""
-    who = Caller(served, await make_key(store, "ada", faces=FACES))
+    who = Caller(served, await make_key(store, "ada", faces=API_NAMES))
     kept = json.loads(await who.rest("POST", "/memories", {"agent_id": "bot", "content": "Quinces ripen late"}))
     changes = Changes(content="Quinces ripen in October")
     await memory.notes.amend("default", kept["id"], changes, may_see=lambda _: True, contract="memento", speaker="carl")
@@ -239,7 +239,7 @@ async def test_a_memory_that_an_agent_amends_stays_with_its_own(
 
 async def test_a_note_of_a_session_stays_in_it(served: Served, store: AccessStore) -> None:
     """It is listed in its session alone."""
-    who = Caller(served, await make_key(store, "ada", faces=FACES))
+    who = Caller(served, await make_key(store, "ada", faces=API_NAMES))
     said = {"content": "Draft seven", "topic": "shop", "type": "fact", "scope": "session", "sessionId": "s7"}
     await who.tool("agent", "remember", said)
     assert "Draft seven" not in await who.rest("GET", "/memories")
@@ -249,8 +249,8 @@ async def test_a_note_of_a_session_stays_in_it(served: Served, store: AccessStor
 
 async def test_what_is_shared_is_forgotten_by_id_alone(served: Served, store: AccessStore) -> None:
     """A topic or a text forgets what the agent holds, and nothing of the organisation's."""
-    ada = Caller(served, await make_key(store, "ada", faces=FACES))
-    bob = Caller(served, await make_key(store, "bob", faces=FACES))
+    ada = Caller(served, await make_key(store, "ada", faces=API_NAMES))
+    bob = Caller(served, await make_key(store, "bob", faces=API_NAMES))
     kept = json.loads(await ada.rest("POST", "/memories", {"agent_id": "bot", "content": "Quinces ripen late"}))
     await bob.tool("agent", "forget", {"text": "Quinces ripen late", "force": True})
     assert "ripen late" in await ada.rest("GET", "/memories")

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.access.principal import Face
+from myria.access.principal import ApiName
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_server import serving as http_module
@@ -549,7 +549,7 @@ async def test_a_bug_is_not_shown_to_the_caller(database: Database, version: str
     ],
 )
 async def test_an_unknown_tool_is_coded_and_says_where_it_is(
-    served: Served, face: Face, name: str, nearest: str | None, endpoint: str | None
+    served: Served, face: ApiName, name: str, nearest: str | None, endpoint: str | None
 ) -> None:
     """With the nearest name as data, and the endpoint that has it where that is another."""
     response = await served.post(call(name, {}), headers(name), path=PATH_OF[face])

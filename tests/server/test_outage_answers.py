@@ -16,7 +16,7 @@ from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 NOWHERE = "postgresql://myria@127.0.0.1:1/myria"
-FACES = sorted(PATH_OF.values())
+API_NAMES = sorted(PATH_OF.values())
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def checked(answer: dict[str, Any], request_id: object) -> None:
     assert (error["data"]["code"], error["data"]["retryable"]) == ("database_unavailable", True)
 
 
-@pytest.mark.parametrize("path", FACES)
+@pytest.mark.parametrize("path", API_NAMES)
 @pytest.mark.parametrize("version", [None, "2025-03-26", "2025-11-25", "2026-07-28"])
 async def test_a_call_is_answered_under_its_id(
     away: tuple[Served, dict[str, str]], path: str, version: str | None

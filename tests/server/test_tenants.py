@@ -9,7 +9,7 @@ import asyncpg
 import httpx
 import pytest
 
-from myria.access.principal import FACES
+from myria.access.principal import API_NAMES
 from myria.access.store import AccessStore, NewKey
 from myria.builds.run import run_build
 from myria.builds.snapshots import Registry
@@ -44,7 +44,7 @@ async def guarded(memory: Memory) -> AsyncIterator[Served]:
 
 async def key(control: Pool, tenant: str) -> str:
     """Make a key that may do everything in a tenant."""
-    new = NewKey(name="k", tenant=tenant, own=("ana",), roles=("append", "read", "admin"), faces=FACES)
+    new = NewKey(name="k", tenant=tenant, own=("ana",), roles=("append", "read", "admin"), faces=API_NAMES)
     return (await AccessStore(control).create_key(new))[0].text
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from myria.access.principal import FACES
+from myria.access.principal import API_NAMES
 from myria.errors import InvalidArgument
 from myria.settings import McpSettings
 from myria_cli import console
@@ -35,7 +35,7 @@ async def connect(
     stdio: Annotated[
         bool, typer.Option("--stdio", help="The host starts a server itself, on this machine, instead of HTTP.")
     ] = False,
-    face: Annotated[str, typer.Option("--face", help=f"What is offered: {', '.join(FACES)}.")] = "agent",
+    face: Annotated[str, typer.Option("--face", help=f"What is offered: {', '.join(API_NAMES)}.")] = "agent",
     key: Annotated[
         str | None,
         typer.Option("--key", envvar="MYRIA_KEY", help="The key, as text in the host's file, which is kept 0600."),
@@ -122,8 +122,8 @@ def _server(
     options: Options, host: Host, url: str | None, *, stdio: bool, face: str, key: str | None, key_env: str | None
 ) -> Server:
     """Return the way in which the host will reach the memory: an HTTP address, or a command that it starts."""
-    if face not in FACES:
-        raise InvalidArgument(f"--face is one of {', '.join(FACES)}", field="face")
+    if face not in API_NAMES:
+        raise InvalidArgument(f"--face is one of {', '.join(API_NAMES)}", field="face")
     if not host.over_http:
         if url is not None:
             raise InvalidArgument(
@@ -143,17 +143,17 @@ def _server(
         raise InvalidArgument("--key-env is the name of a variable, not the key", field="key_env")
     if key is not None and (not key.isascii() or not key.isprintable() or " " in key):
         raise InvalidArgument("--key is no key: it holds spaces or other signs", field="key")
-    base = _without_face(url) if url is not None else _own_url(options.settings().mcp)
+    base = _without_api(url) if url is not None else _own_url(options.settings().mcp)
     path = "/mcp" if face == "core" else f"/mcp/{face}"
     return Server(url=f"{base}{path}", key=key, key_env=key_env)
 
 
-def _without_face(url: str) -> str:
-    """Return an address without the path of a face (/mcp/...), if it has one."""
+def _without_api(url: str) -> str:
+    """Return an address without the path of an API (/mcp/...), if it has one."""
     if not url.startswith(("http://", "https://")) or not url.isprintable() or any(one in url for one in " ?#\"'"):
         raise InvalidArgument("--url must begin with http:// or https://, without query and spaces", field="url")
-    base, mcp, face = url.rstrip("/").partition("/mcp")
-    return base if not mcp or face.strip("/") in ("", *FACES) else url.rstrip("/")
+    base, mcp, api = url.rstrip("/").partition("/mcp")
+    return base if not mcp or api.strip("/") in ("", *API_NAMES) else url.rstrip("/")
 
 
 def _own_url(mcp: McpSettings) -> str:

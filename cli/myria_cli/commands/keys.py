@@ -12,7 +12,7 @@ import typer
 from rich.panel import Panel
 from rich.text import Text
 
-from myria.access.principal import FACES, ROLES, TEXT_FORMATS
+from myria.access.principal import API_NAMES, ROLES, TEXT_FORMATS
 from myria.access.secrets import MadeKey, parse_key
 from myria.errors import InvalidArgument
 from myria_cli import console
@@ -61,7 +61,7 @@ async def create(
     ] = None,
     face: Annotated[
         list[str] | None,
-        typer.Option(metavar="FACE", help=f"{', '.join(FACES)}. Repeatable. Default: all but admin."),
+        typer.Option(metavar="FACE", help=f"{', '.join(API_NAMES)}. Repeatable. Default: all but admin."),
     ] = None,
     channel: Annotated[
         list[str] | None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from myria.access.principal import FACES, Face
+from myria.access.principal import API_NAMES, ApiName
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError
 from myria_cli import console, logs
 from myria_cli.children import WithParent, stop_with_parent
@@ -189,7 +189,7 @@ async def serve(
     logs.configure(settings.service, "server", settings.log)
     if stdio and (host is not None or port is not None or descriptor is not None):
         raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
-    served_face = _check_face(settings, face, stdio=stdio)
+    served_api = _checked_api(settings, face, stdio=stdio)
     async with AsyncExitStack() as stack:
         sock = None
         if not stdio:
@@ -213,7 +213,7 @@ async def serve(
         if sock is None:
             if settings.mcp.stdio_builds:
                 await stack.enter_async_context(builds_in_process(settings, place))
-            await serve_stdio(memory, settings, tenant=options.tenant, api=served_face)
+            await serve_stdio(memory, settings, tenant=options.tenant, api=served_api)
             return
         if descriptor is None:
             console.say(f"serving MCP at {url_of(sock, settings.mcp)}/mcp")
@@ -330,13 +330,13 @@ def _inherited_socket(descriptor: int) -> socket.socket:
     return sock
 
 
-def _check_face(settings: Settings, face: str, *, stdio: bool) -> Face:
-    """Return the face of this name; with --stdio refuse one that the settings switch off."""
+def _checked_api(settings: Settings, face: str, *, stdio: bool) -> ApiName:
+    """Check the name of an API, and return it; with --stdio refuse one that the settings switch off."""
     from myria.settings import variable_of
     from myria_server.api.tools import SWITCH_OF, served_apis
 
-    if face not in FACES:
-        raise InvalidArgument(f"--face must be one of {', '.join(FACES)}", field="face")
+    if face not in API_NAMES:
+        raise InvalidArgument(f"--face must be one of {', '.join(API_NAMES)}", field="face")
     if stdio and face not in served_apis(settings):
         switch = SWITCH_OF[face]
         raise ConfigurationError(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from myria.access.issuers import Granted, Issuer, Mapped, Name
-from myria.access.principal import MAX_PATTERNS, Face, Principal, Role, checked_pattern
+from myria.access.principal import MAX_PATTERNS, ApiName, Principal, Role, checked_pattern
 from myria.access.tenants import checked_tenant
 from myria.errors import CredentialInvalid, MyriaError
 from myria.log.scopes import canonical_participants
@@ -80,7 +80,7 @@ def principal_of(claims: Claims, issuer: Issuer, *, appends_for_anyone: bool = F
         actor=f"token:{issuer.name}:{subject}",
         credential=f"{issuer.name}:{subject}",
         roles=frozenset[Role](_granted_names(claims, issuer.roles)),
-        faces=frozenset[Face](_granted_names(claims, issuer.faces)),
+        faces=frozenset[ApiName](_granted_names(claims, issuer.faces)),
         own=tuple(sorted(own)),
         may_ask=() if issuer.may_ask is None else _names(claims, issuer.may_ask, _literal_pattern),
         channels=None if issuer.channels is None else _names(claims, issuer.channels, _literal_pattern),

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from myria.access.principal import Face, Role
+from myria.access.principal import ApiName, Role
 from myria.access.secrets import (
     ACCESS_PREFIX,
     CODE_PREFIX,
@@ -49,14 +49,14 @@ MAX_REDIRECT_URIS = 10
 MAX_URI = 500
 MAX_CLIENT_NAME = 100
 
-SCOPES: Mapping[Face, tuple[Role, ...]] = {
+SCOPES: Mapping[ApiName, tuple[Role, ...]] = {
     "core": ("append", "read"),
     "agent": ("append", "read"),
     "turns": ("append", "read"),
     "rest": ("append", "read"),
     "admin": ("read", "admin"),
 }
-"""What may be granted at each face."""
+"""What may be granted at each API."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NAMED_SCHEMES = frozenset(
@@ -208,7 +208,7 @@ class Grants:
         return Client(client_id=row["client_id"], name=row["name"], redirect_uris=tuple(row["redirect_uris"]))
 
     async def grant(
-        self, key: MadeKey, client: Client, *, face: Face, scopes: Sequence[str], redirect_uri: str, challenge: str
+        self, key: MadeKey, client: Client, *, face: ApiName, scopes: Sequence[str], redirect_uri: str, challenge: str
     ) -> str | None:
         """Make a grant to a client by a key's bearer; return its code, or None where the key may not grant this.
 
@@ -243,7 +243,7 @@ class Grants:
         return code if outcome == "made" else None
 
     async def exchange_code(
-        self, code: str, client: Client, *, redirect_uri: str, verifier: str, face: Face | None
+        self, code: str, client: Client, *, redirect_uri: str, verifier: str, face: ApiName | None
     ) -> Issued | None:
         """Return tokens for a code; None if the code is not valid. Using a code twice ends its grant."""
         uri = client.registered(redirect_uri) or redirect_uri
@@ -252,7 +252,7 @@ class Grants:
         )
 
     async def refresh(
-        self, token: str, client: Client, *, face: Face | None, scopes: Sequence[str] | None
+        self, token: str, client: Client, *, face: ApiName | None, scopes: Sequence[str] | None
     ) -> Issued | None:
         """Return new tokens for a refresh token; None if it is not valid. Using it twice ends its grant."""
         return await self._exchange(token, client, refreshing=True, face=face, scopes=scopes)
@@ -273,7 +273,7 @@ class Grants:
         refreshing: bool,
         uri: str | None = None,
         challenge: str | None = None,
-        face: Face | None = None,
+        face: ApiName | None = None,
         scopes: Sequence[str] | None = None,
     ) -> Issued | None:
         """Use up a code or a refresh token, and return the next tokens; None if it is not valid for this client."""

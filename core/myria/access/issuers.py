@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from myria.access.principal import MAX_PATTERNS, Face, Role, checked_pattern
+from myria.access.principal import MAX_PATTERNS, ApiName, Role, checked_pattern
 from myria.access.tenants import checked_tenant
 from myria.errors import ConfigurationError, MyriaError
 from myria.log.scopes import canonical_participants
@@ -105,8 +105,8 @@ class Issuer(_Strict):
     """One authorization server, and what its tokens stand for.
 
     Histories and limits use `name`; `issuer` is the exact value of `iss`. Its keys are at `jwks_uri`, or where its
-    metadata (RFC 8414, OpenID Connect Discovery) says. `audiences` are values of `aud` that every face accepts; without
-    them, a token must be issued for the address of the face at which it is used.
+    metadata (RFC 8414, OpenID Connect Discovery) says. `audiences` are values of `aud` that every API accepts; without
+    them, a token must be issued for the address of the API at which it is used.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
@@ -123,7 +123,7 @@ class Issuer(_Strict):
     may_ask: Mapped | None = None
     channels: Mapped | None = None
     roles: Granted[Role]
-    faces: Granted[Face] = Granted[Face](always=("core",))
+    faces: Granted[ApiName] = Granted[ApiName](always=("core",))
     requests_per_s: Annotated[float, Field(gt=0)] | None = None
     concurrency: Annotated[int, Field(gt=0)] | None = None
 

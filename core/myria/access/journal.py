@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from myria.access.principal import Face, Principal, Proof
+from myria.access.principal import ApiName, Principal, Proof
 from myria.db.clock import rfc3339_of
 from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.locks import lock_key
@@ -122,7 +122,7 @@ class Journal:
         """By refused attempt: when it was first made, and how often."""
 
     def call(
-        self, principal: Principal, *, face: Face, tool: str, arguments: Any, seconds: float, outcome: str
+        self, principal: Principal, *, face: ApiName, tool: str, arguments: Any, seconds: float, outcome: str
     ) -> None:
         """Queue the record of one call, if the settings say that it is recorded.
 
@@ -220,7 +220,7 @@ class Journal:
             _log.exception("the journal of access was not written", extra={"action": "audit_failed"})
 
 
-def _context_of(face: Face, arguments: Json) -> Any:
+def _context_of(face: ApiName, arguments: Json) -> Any:
     """Return the name of the conversation that a call belongs to, as its arguments give it; never its content."""
     if face != "turns":
         return arguments.get("context_id")

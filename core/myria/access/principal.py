@@ -23,11 +23,12 @@ from myria.log.masks import Mask, Masks
 from myria.log.scopes import MAX_PARTICIPANTS, canonical_participants
 
 Role = Literal["append", "read", "admin", "erase"]
-Face = Literal["core", "agent", "turns", "rest", "admin"]
+ApiName = Literal["core", "agent", "turns", "rest", "admin"]
+"""Keys, settings and metrics call an API a face."""
 TextFormat = Literal["text", "json"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
-FACES: tuple[Face, ...] = get_args(Face)
+API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
 TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 
 MAX_PATTERNS = 64
@@ -59,14 +60,14 @@ class Principal:
     of its key or token, None for the local principal; `actor` is its name in histories and audits. Without own
     participants and patterns, `anyone` must be true: then it may name anybody, and asks as `fallback` where it names
     nobody. `appends_for_anyone` lets an append name others than the patterns allow. `text_format` is the default format
-    of answers on the agent's face; None follows the settings. `proof` proves the credential to the database; None for a
+    of answers on the agents' API; None follows the settings. `proof` proves the credential to the database; None for a
     token of another issuer, and without credentials.
     """
 
     tenant: str
     actor: str
     roles: frozenset[Role]
-    faces: frozenset[Face]
+    faces: frozenset[ApiName]
     own: tuple[str, ...] = ()
     may_ask: tuple[str, ...] = ()
     channels: tuple[str, ...] | None = None
@@ -95,14 +96,14 @@ class Principal:
                 f"{what} needs the role {' or '.join(roles)}, which this credential has not", roles=[*roles]
             )
 
-    def need_face(self, face: Face) -> None:
-        """Check that this principal may use a face.
+    def need_api(self, api: ApiName) -> None:
+        """Check that this principal may use an API.
 
         Raises:
             FaceNotAllowed: it may not.
         """
-        if face not in self.faces:
-            raise FaceNotAllowed(f"this credential may not use the face {face}", face=face)
+        if api not in self.faces:
+            raise FaceNotAllowed(f"this credential may not use the face {api}", face=api)
 
     def asking_as(self, named: tuple[str, ...] | None, *, field: str = "participants") -> tuple[str, ...]:
         """Return the participants of a read: all of the principal's own, and those that the caller names.
@@ -242,7 +243,7 @@ def local_principal(tenant: str, *, actor: str = "mcp", fallback: Sequence[str] 
         tenant=tenant,
         actor=actor,
         roles=frozenset(ROLES),
-        faces=frozenset(FACES),
+        faces=frozenset(API_NAMES),
         anyone=True,
         fallback=canonical_participants(list(fallback), field="auth.local_participants"),
     )

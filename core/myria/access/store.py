@@ -15,11 +15,11 @@ import asyncpg
 
 from myria.access.journal import Act, write_act
 from myria.access.principal import (
-    FACES,
+    API_NAMES,
     MAX_PATTERNS,
     ROLES,
     TEXT_FORMATS,
-    Face,
+    ApiName,
     Role,
     TextFormat,
     checked_pattern,
@@ -47,7 +47,7 @@ QUOTAS = {
 }
 """The quotas of a tenant, each with its least and greatest value; the least of events_per_s itself is excluded."""
 MAX_LIFETIME_S = 100 * 365 * 86_400.0
-DEFAULT_FACES: tuple[Face, ...] = tuple(face for face in FACES if face != "admin")
+DEFAULT_FACES: tuple[ApiName, ...] = tuple(face for face in API_NAMES if face != "admin")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ class NewKey:
     name: str
     tenant: str
     roles: Sequence[Role] = ("append", "read")
-    faces: Sequence[Face] = DEFAULT_FACES
+    faces: Sequence[ApiName] = DEFAULT_FACES
     own: Sequence[str] = ()
     may_ask: Sequence[str] = ()
     channels: Sequence[str] | None = None
@@ -77,7 +77,7 @@ class NewKey:
         if self.description is not None:
             _check_text(self.description, "description", MAX_DESCRIPTION)
         roles = _checked_choice(self.roles, ROLES, "role")
-        faces = _checked_choice(self.faces, FACES, "face")
+        faces = _checked_choice(self.faces, API_NAMES, "face")
         own = canonical_participants(list(self.own), field="as") if self.own else ()
         if not own and not self.may_ask and {"append", "read"} & set(roles):
             raise InvalidArgument(
@@ -249,7 +249,7 @@ class AccessStore:
             name="first",
             tenant=tenant,
             roles=("append", "read", "admin"),
-            faces=FACES,
+            faces=API_NAMES,
             own=own,
             description="made by `myria up --auth`",
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_type_hints
 
-from myria.access.principal import Face, Principal, Role
+from myria.access.principal import ApiName, Principal, Role
 from myria.errors import MyriaError
 from myria.log.limits import Limits
 from myria.memory import Memory
@@ -29,7 +29,7 @@ from myria_server.api.without_read import open_model
 
 PREFIX = "myria"
 
-PATH_OF: Mapping[Face, str] = {
+PATH_OF: Mapping[ApiName, str] = {
     "core": "/mcp",
     "agent": "/mcp/agent",
     "turns": "/mcp/turns",
@@ -38,7 +38,7 @@ PATH_OF: Mapping[Face, str] = {
 }
 """The HTTP path of each API."""
 
-SWITCH_OF: Mapping[Face, str] = {"agent": "agent.enabled", "turns": "turns.enabled", "rest": "rest.enabled"}
+SWITCH_OF: Mapping[ApiName, str] = {"agent": "agent.enabled", "turns": "turns.enabled", "rest": "rest.enabled"}
 """The setting that switches an API on, for those that can be off."""
 
 TURNS_OVER_HTTP: Mapping[str, str] = {
@@ -70,7 +70,7 @@ class Tool:
     answer: type[answers.Answer]
     profile: Profile = "core"
     lean: type[answers.Answer] | None = None
-    apis: tuple[Face, ...] = ("core",)
+    apis: tuple[ApiName, ...] = ("core",)
     changes: bool = False
     replaces: bool = False
     repeatable: bool = True
@@ -256,7 +256,7 @@ def path_of(name: str) -> str:
     return next(PATH_OF[tool.apis[0]] for tool in TOOLS if tool.name == name)
 
 
-def served_apis(settings: Settings) -> tuple[Face, ...]:
+def served_apis(settings: Settings) -> tuple[ApiName, ...]:
     """Return the APIs that are not switched off."""
     return tuple(api for api in PATH_OF if api not in SWITCH_OF or settings.get(SWITCH_OF[api]))
 
@@ -297,7 +297,7 @@ def output_schema(tool: Tool) -> Json:
     return copy.deepcopy(schema_of_any(tool.answer, tuple(others)))
 
 
-def runner_of(api: Face, memory: Memory, settings: Settings, counters: turns.TurnCounters) -> Runner:
+def runner_of(api: ApiName, memory: Memory, settings: Settings, counters: turns.TurnCounters) -> Runner:
     """Return what runs the tools of an API."""
     match api:
         case "agent":
@@ -314,7 +314,7 @@ def runner_of(api: Face, memory: Memory, settings: Settings, counters: turns.Tur
             return run
 
 
-def refusal_of(api: Face, error: MyriaError) -> tuple[Json, int]:
+def refusal_of(api: ApiName, error: MyriaError) -> tuple[Json, int]:
     """Return what a call is answered that is refused, and the status of that over plain HTTP."""
     match api:
         case "agent":

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from myria.access.limits import CredentialLimits
-from myria.access.principal import Face, Role
+from myria.access.principal import ApiName, Role
 from myria.errors import CredentialInvalid, CredentialMissing, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
@@ -52,7 +52,7 @@ class Console:
         memory: Memory,
         settings: Settings,
         *,
-        toolboxes: Mapping[Face, Toolbox],
+        toolboxes: Mapping[ApiName, Toolbox],
         visitors: Visitors,
         limits: CredentialLimits,
         limiter: FailureLimiter,

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from myria.access.principal import Face, Principal
+from myria.access.principal import ApiName, Principal
 from myria.log.scopes import canonical_participants
 from myria_server.api.tools import TOOLS
 from myria_server.console.visitors import Visitor
@@ -16,7 +16,7 @@ from myria_server.mcp.toolbox import AddressOf, Toolbox
 
 Json = dict[str, Any]
 
-_API_OF: Mapping[str, Face] = {tool.name: tool.apis[0] for tool in TOOLS}
+_API_OF: Mapping[str, ApiName] = {tool.name: tool.apis[0] for tool in TOOLS}
 
 
 class ToolRefused(Exception):
@@ -39,7 +39,7 @@ class Desk:
 
     visitor: Visitor
     names: Sequence[str]
-    toolboxes: Mapping[Face, Toolbox]
+    toolboxes: Mapping[ApiName, Toolbox]
     address_of: AddressOf
 
     @property

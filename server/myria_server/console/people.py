@@ -26,7 +26,7 @@ class PeoplePages:
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """List the participants with whom the visitor shares something; without credentials, all."""
         principal, parameters = desk.principal, request.query_params
-        principal.need_face("core")
+        principal.need_api("core")
         is_anybody = principal.anyone and not desk.names
         participants = () if is_anybody else principal.asking_as(desk.named)
         prefix = parameters.get("q", "").strip().replace("\0", "")

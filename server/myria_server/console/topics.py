@@ -49,7 +49,7 @@ class TopicPages:
 
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show the first levels of the trees that the visitor may see, a tree for each group of participants."""
-        desk.principal.need_face("core")
+        desk.principal.need_api("core")
         parameters = request.query_params
         view = "time" if parameters.get("view") == "time" else "subject"
         after = number_of(parameters.get("after"), default=0)

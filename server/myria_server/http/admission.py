@@ -97,7 +97,7 @@ class Admission:
         principal: Principal | None = None
         try:
             principal = await access.authentication.principal(headers, api_name)
-            principal.need_face(api_name)
+            principal.need_api(api_name)
             if (usage := access.limits.of(principal)) is not None:
                 usage.begin()
         except (AccessError, UnavailableError) as error:

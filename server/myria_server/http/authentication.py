@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from myria.access.key_cache import KeyCache
-from myria.access.principal import Face, Principal, Role
+from myria.access.principal import ApiName, Principal, Role
 from myria.access.secrets import parse_key
 from myria.db.database import Database
 from myria.db.queries import sql
@@ -33,7 +33,7 @@ ACCESS_KEY = b"memento-access-key"
 API_KEY = b"x-api-key"
 """The header that carries a key over REST beside Authorization, for clients of its contract (Memtrace's)."""
 
-KEY_HEADER_OF: Mapping[Face, bytes] = {"agent": ACCESS_KEY, "rest": API_KEY}
+KEY_HEADER_OF: Mapping[ApiName, bytes] = {"agent": ACCESS_KEY, "rest": API_KEY}
 """The extra header, beside Authorization, in which an API takes keys."""
 
 CREDENTIALS = (b"authorization", *KEY_HEADER_OF.values())
@@ -49,7 +49,7 @@ _MAX_CREDENTIAL = 8192
 class Authentication(Protocol):
     """Who calls."""
 
-    async def principal(self, headers: Headers, api: Face) -> Principal:
+    async def principal(self, headers: Headers, api: ApiName) -> Principal:
         """Return the principal.
 
         Raises:
@@ -57,7 +57,7 @@ class Authentication(Protocol):
             UnavailableError: nobody can tell now.
         """
 
-    def challenge(self, error: AccessError, api: Face) -> tuple[tuple[bytes, bytes], ...]:
+    def challenge(self, error: AccessError, api: ApiName) -> tuple[tuple[bytes, bytes], ...]:
         """Return the headers that tell a client how to authenticate after a refusal of this API."""
 
 
@@ -77,7 +77,7 @@ class NoCredentials:
         self._looked_at = float("-inf")
         self._is_deleting = False
 
-    async def principal(self, _headers: Headers, _api: Face) -> Principal:
+    async def principal(self, _headers: Headers, _api: ApiName) -> Principal:
         """Return the local principal.
 
         Raises:
@@ -93,7 +93,7 @@ class NoCredentials:
             raise TenantSuspended("the tenant is being deleted; nothing is read or written for it any more")
         return self._local
 
-    def challenge(self, _error: AccessError, _api: Face) -> tuple[tuple[bytes, bytes], ...]:
+    def challenge(self, _error: AccessError, _api: ApiName) -> tuple[tuple[bytes, bytes], ...]:
         """Return none: no credential would help."""
         return ()
 
@@ -113,7 +113,7 @@ class KeysAndTokens:
         self._tokens = tokens
         self._resource = resource
 
-    async def principal(self, headers: Headers, api: Face) -> Principal:
+    async def principal(self, headers: Headers, api: ApiName) -> Principal:
         """Return the principal of a credential.
 
         Raises:
@@ -124,7 +124,7 @@ class KeysAndTokens:
             return await self._tokens.principal(text, api)
         return await self._key_cache.principal(text)
 
-    def challenge(self, error: AccessError, api: Face) -> tuple[tuple[bytes, bytes], ...]:
+    def challenge(self, error: AccessError, api: ApiName) -> tuple[tuple[bytes, bytes], ...]:
         """Return the challenge of a refusal (RFC 6750), which says where the resource is described (RFC 9728)."""
         parameters = [f'realm="{REALM}"']
         if self._resource is not None:
@@ -148,7 +148,7 @@ def claimed_id(headers: Headers) -> str | None:
     return None if parsed_key is None else parsed_key.key_id
 
 
-def _credential(headers: Headers, api: Face) -> str:
+def _credential(headers: Headers, api: ApiName) -> str:
     """Return the credential of a request: from the API's own header, if it has one, or from Authorization."""
     header = KEY_HEADER_OF.get(api)
     if header is not None and (key := headers.get(header)):

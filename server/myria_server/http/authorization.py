@@ -23,7 +23,7 @@ from starlette.routing import Route
 from myria.access.grants import ACCESS_S, SCOPES, Client, Grants, Issued, is_challenge
 from myria.access.key_cache import KeyCache
 from myria.access.limits import Rates, network_of
-from myria.access.principal import Face, Principal
+from myria.access.principal import ApiName, Principal
 from myria.access.secrets import parse_key
 from myria.errors import (
     AccessError,
@@ -101,7 +101,7 @@ class AuthorizationServer:
         self,
         auth: AuthSettings,
         public_url: str,
-        resources: Mapping[Face, str],
+        resources: Mapping[ApiName, str],
         *,
         grants: Grants,
         key_cache: KeyCache,
@@ -250,7 +250,7 @@ class AuthorizationServer:
             client=client, redirect_uri=uri, fields={k: fields[k] for k in _KEPT_FIELDS if k in fields}
         )
 
-    def _check_request(self, authorization: _AuthorizationRequest) -> tuple[Face, tuple[str, ...]]:
+    def _check_request(self, authorization: _AuthorizationRequest) -> tuple[ApiName, tuple[str, ...]]:
         """Check the other parameters; return the API and the scopes that the client asks for (all if it names none)."""
         fields = authorization.fields
         if fields.get("response_type") != "code":
@@ -263,7 +263,7 @@ class AuthorizationServer:
             raise _Refused("invalid_scope", f"this resource has the scopes {' '.join(SCOPES[api])}")
         return api, tuple(scope for scope in SCOPES[api] if not asked_scopes or scope in asked_scopes)
 
-    def _api_of(self, resource: str | None) -> Face | None:
+    def _api_of(self, resource: str | None) -> ApiName | None:
         """Return the API that a resource parameter (RFC 8707) names; None where the parameter is absent."""
         if resource is None:
             return None
@@ -275,7 +275,7 @@ class AuthorizationServer:
     def _page(
         self,
         authorization: _AuthorizationRequest,
-        api: Face,
+        api: ApiName,
         scopes: tuple[str, ...],
         *,
         problem: str | None = None,
@@ -294,7 +294,7 @@ class AuthorizationServer:
         self,
         request: Request,
         authorization: _AuthorizationRequest,
-        api: Face,
+        api: ApiName,
         scopes: tuple[str, ...],
         *,
         key_text: str,

@@ -15,7 +15,7 @@ from starlette.types import Scope
 from myria.access.addresses import Proxies
 from myria.access.journal import NO_TENANT, NOBODY, Act, Journal
 from myria.access.limits import CredentialUsage, Failures, network_of
-from myria.access.principal import Face, Principal
+from myria.access.principal import ApiName, Principal
 from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
 from myria.log.quotas import TokenBucket
 from myria_server.api.tools import PATH_OF
@@ -102,7 +102,7 @@ class FailureLimiter:
         self,
         scope: Scope,
         headers: Headers,
-        api: Face,
+        api: ApiName,
         principal: Principal | None,
         error: MyriaError,
         *,

@@ -22,7 +22,7 @@ from jwt.exceptions import PyJWTError
 from myria.access.claims import check_audience, check_times, principal_of
 from myria.access.issuers import Issuer
 from myria.access.key_cache import KeyCache
-from myria.access.principal import Face, Principal
+from myria.access.principal import ApiName, Principal
 from myria.errors import CredentialInvalid
 from myria_server.http.keysets import KeySet, PublicKey
 
@@ -49,7 +49,7 @@ class _TrustedIssuer:
 
     issuer: Issuer
     keys: KeySet
-    audiences: Mapping[Face, frozenset[str]]
+    audiences: Mapping[ApiName, frozenset[str]]
 
 
 class Tokens:
@@ -66,7 +66,7 @@ class Tokens:
         self,
         issuers: Sequence[Issuer],
         key_cache: KeyCache,
-        resources: Mapping[Face, str],
+        resources: Mapping[ApiName, str],
         *,
         appends_for_anyone: bool = False,
         now: Callable[[], float] = time.time,
@@ -91,7 +91,7 @@ class Tokens:
         """The keys of every issuer."""
         return tuple(issuing.keys for issuing in self._trusted_issuers.values())
 
-    async def principal(self, text: str, api: Face) -> Principal:
+    async def principal(self, text: str, api: ApiName) -> Principal:
         """Return the principal of a token, verified now or before.
 
         Raises:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from myria.access.grants import SCOPES
 from myria.access.issuers import Issuer
-from myria.access.principal import ROLES, Face, Role
+from myria.access.principal import ROLES, ApiName, Role
 from myria_server.api.tools import PATH_OF
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -28,14 +28,14 @@ class ProtectedResource:
     """
 
     def __init__(
-        self, public_url: str, issuers: Sequence[Issuer], *, own: bool = False, apis: Sequence[Face] = tuple(PATH_OF)
+        self, public_url: str, issuers: Sequence[Issuer], *, own: bool = False, apis: Sequence[ApiName] = tuple(PATH_OF)
     ) -> None:
         self._public_url = public_url
         self._issuers = issuers
         self._issues_tokens = own
-        self.urls: Mapping[Face, str] = {api: public_url + PATH_OF[api] for api in apis}
+        self.urls: Mapping[ApiName, str] = {api: public_url + PATH_OF[api] for api in apis}
 
-    def metadata_url(self, api: Face) -> str:
+    def metadata_url(self, api: ApiName) -> str:
         """Return the address of an API's metadata, with the well-known part before its path (RFC 9728, 3.1)."""
         return f"{self._public_url}{WELL_KNOWN}{PATH_OF[api]}"
 
@@ -46,7 +46,7 @@ class ProtectedResource:
             scope for issuer in self._issuers for scope in issuer.scopes_granting(roles) if scope not in own_scopes
         ]
 
-    def describe(self, api: Face) -> dict[str, object]:
+    def describe(self, api: ApiName) -> dict[str, object]:
         """Return the metadata of an API."""
         roles: frozenset[Role] = frozenset(("append", "read", "admin", "erase"))
         if api != "admin":

@@ -18,7 +18,7 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 
-from myria.access.principal import Face, Principal
+from myria.access.principal import ApiName, Principal
 from myria.log.limits import Limits, limits_of
 from myria.settings import NameStyle, Settings
 from myria_server.api.api_call import REPORT
@@ -50,7 +50,7 @@ REST_INSTRUCTIONS = (
     "instruction."
 )
 
-_INSTRUCTIONS_OF: Mapping[Face, str] = {
+_INSTRUCTIONS_OF: Mapping[ApiName, str] = {
     "agent": AGENT_INSTRUCTIONS,
     "turns": TURNS_INSTRUCTIONS,
     "rest": REST_INSTRUCTIONS,

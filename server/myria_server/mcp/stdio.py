@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from myria.access.journal import Journal
-from myria.access.principal import Face, local_principal
+from myria.access.principal import ApiName, local_principal
 from myria.errors import BodyTooLarge, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
@@ -42,7 +42,7 @@ async def serve_stdio(
     settings: Settings | None = None,
     *,
     tenant: str = "default",
-    api: Face = "core",
+    api: ApiName = "core",
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from myria.access.journal import Act, Journal
-from myria.access.principal import Face, Principal
+from myria.access.principal import ApiName, Principal
 from myria.db.fairness import caller
 from myria.errors import (
     AccessError,
@@ -62,7 +62,7 @@ class Toolbox:
         settings: Settings,
         metrics: ServerMetrics,
         *,
-        api: Face = "core",
+        api: ApiName = "core",
         journal: Journal | None = None,
         answers: Answers | None = None,
     ) -> None:
