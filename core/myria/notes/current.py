@@ -7,7 +7,8 @@ count as of one thing where they begin alike and end in another way, or where th
 changed and names what the older one is about. This is soft evidence, so the older one is moved down and marked, never
 hidden.
 
-`search/kept.py` has the same rule for raw search, by the numbers of words and with a lower bar, since it hides nothing.
+`search/successors.py` has the same rule for raw search, by the numbers of words and with a lower bar, since it hides
+nothing.
 """
 
 from __future__ import annotations

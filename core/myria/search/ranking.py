@@ -18,12 +18,11 @@ from myria.index.corpus import Corpus, Mask, Timeline
 from myria.index.vectors import ABSENT, WHOLE, Near
 from myria.search.census import Census
 from myria.search.explaining import Placed, Shares, Stage, Trace
-from myria.search.kept import kept_later
 from myria.search.plan import Plan
 from myria.search.queries import EventNodesQuery, Order, ReferencesQuery
 from myria.search.question import Question, read
 from myria.search.scoring import Replaced, Scores, raise_scores, scored
-from myria.search.successors import Leader, Succession, likely_state, told_to_change
+from myria.search.successors import Leader, Succession, kept_later, likely_state, told_to_change
 from myria.search.weights import WEIGHTS, Weights
 
 
