@@ -94,6 +94,8 @@ HEADER_SIZE: Final = (_HEADER.size + 7) // 8 * 8
 _TABLES: Final = frozenset({"speakers", "channels", "types", "contexts"})
 NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "types"), ("context", "contexts"))
 
+_TAKEN_OVER: Final = ("seq", "timestamp", "utc_offset", "xid", "length", "flags")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockNode:
@@ -262,9 +264,7 @@ def splice(
     Raises:
         InternalError: as `build`.
     """
-    table = _Table.of_docs(fresh)
-    for piece in pieces:
-        table = table.joined(_Table.of_piece(piece))
+    table = _Table.of_tables([_Table.of_docs(fresh), *map(_Table.of_piece, pieces)])
     if leaf_of is not None:
         table.columns["leaf"] = np.array(
             [leaf_of.get(seq, -1) for seq in table.columns["seq"].tolist()], dtype=np.int64
@@ -295,7 +295,7 @@ def decode(raw: bytes) -> BlockView:
         raise InternalError("a search block is damaged: it is longer than its sections")
     try:
         for _, table in NAMES:
-            columns[table] = _names_from(columns[table])
+            columns[table] = tuple(columns[table].tobytes().decode("utf-8", "surrogatepass").split("\x00"))
     except UnicodeDecodeError as error:
         raise InternalError("a search block is damaged: a name is not text") from error
     if not len(columns["xid"]):
@@ -357,10 +357,7 @@ def _is_sound(view: BlockView) -> bool:
         and _has_sound_postings(view.hint_terms, view.hint_offsets, view.hint_doc, docs)
         and bool((view.leaf >= -1).all() and (view.leaf < nodes).all())
         and bool((view.node_parent >= -1).all() and (view.node_parent < np.arange(nodes)).all())
-        and _all_below(view.speaker, len(view.speakers))
-        and _all_below(view.channel, len(view.channels))
-        and _all_below(view.type, len(view.types))
-        and _all_below(view.context, len(view.contexts))
+        and all(_all_below(getattr(view, column), len(getattr(view, table))) for column, table in NAMES)
     )
 
 
@@ -378,10 +375,6 @@ def _has_sound_postings(ids: Ints, offsets: npt.NDArray[np.int32], docs: npt.NDA
 
 def _all_below(codes: npt.NDArray[np.uint16], limit: int) -> bool:
     return not len(codes) or int(codes.max()) < limit
-
-
-def _names_from(raw: npt.NDArray[np.uint8]) -> tuple[str, ...]:
-    return tuple(raw.tobytes().decode("utf-8", "surrogatepass").split("\x00"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,35 +438,33 @@ class _Table:
         new_number[docs] = np.arange(len(docs))
         return cls(
             columns={
-                "seq": view.seq[docs].astype(np.int64),
-                "timestamp": view.timestamp[docs].astype(np.int64),
-                "utc_offset": view.utc_offset[docs].astype(np.int64),
-                "xid": view.xid[docs].astype(np.int64),
                 "leaf": np.full(len(docs), -1, dtype=np.int64),
-                "length": view.length[docs].astype(np.int64),
-                "flags": view.flags[docs].astype(np.int64),
+                **{name: getattr(view, name)[docs].astype(np.int64) for name in _TAKEN_OVER},
             },
             names={
-                column: [names[code] for code in getattr(view, column)[docs].tolist()]
-                for column, names in (
-                    ("speaker", view.speakers),
-                    ("channel", view.channels),
-                    ("type", view.types),
-                    ("context", view.contexts),
-                )
+                column: [getattr(view, table)[code] for code in getattr(view, column)[docs].tolist()]
+                for column, table in NAMES
             },
             postings=_take_postings(new_number, view.terms, view.offsets, view.posting_doc, view.posting_tf),
             hints=_take_postings(new_number, view.hint_terms, view.hint_offsets, view.hint_doc, view.hint_permille),
         )
 
-    def joined(self, other: _Table) -> _Table:
-        """Return both tables' documents in one table; those of `other` get the numbers after this one's."""
-        shift = len(self.columns["seq"])
-        return _Table(
-            columns={name: np.concatenate((self.columns[name], other.columns[name])) for name in self.columns},
-            names={name: self.names[name] + other.names[name] for name in self.names},
-            postings=_append_postings(self.postings, other.postings, shift),
-            hints=_append_postings(self.hints, other.hints, shift),
+    @classmethod
+    def of_tables(cls, tables: Sequence[_Table]) -> _Table:
+        """Return the documents of some tables, of one at least, in one; they are numbered on from table to table."""
+        counts = [len(table.columns["seq"]) for table in tables]
+        shifts = np.cumsum([0, *counts[:-1]])
+
+        def joined(postings: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
+            numbers = [docs + shift for (_, docs, _), shift in zip(postings, shifts, strict=True)]
+            ids, values = [row[0] for row in postings], [row[2] for row in postings]
+            return np.concatenate(ids), np.concatenate(numbers), np.concatenate(values)
+
+        return cls(
+            columns={name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns},
+            names={name: [text for table in tables for text in table.names[name]] for name in tables[0].names},
+            postings=joined([table.postings for table in tables]),
+            hints=joined([table.hints for table in tables]),
         )
 
     def encoded(self, nodes: Sequence[BlockNode]) -> bytes:
@@ -580,16 +571,6 @@ def _take_postings(
     new_docs = new_number[docs]
     is_taken = new_docs >= 0
     return id_of_posting[is_taken], new_docs[is_taken], values[is_taken].astype(np.int64)
-
-
-def _append_postings(
-    first: tuple[Ints, Ints, Ints], second: tuple[Ints, Ints, Ints], shift: int
-) -> tuple[Ints, Ints, Ints]:
-    return (
-        np.concatenate((first[0], second[0])),
-        np.concatenate((first[1], second[1] + shift)),
-        np.concatenate((first[2], second[2])),
-    )
 
 
 def _sort_postings(rows: tuple[Ints, Ints, Ints], rank: Ints) -> tuple[Ints, Ints, Ints, Ints]:
