@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from myria.text.dates import holds_from, local_day, meant
+from myria.text.dates import MONTHS, holds_from, local_day, meant
 
 _READ: Final = 2_000
 """Characters of a text that are read: an announcement tells its day early."""
 
-_ENGLISH: Final = (
-    "january february march april may june july august september october november december".split()  # noqa: SIM905
-)
 _MONTHS: Final = {
     name: english
     for names in (
@@ -28,7 +25,7 @@ _MONTHS: Final = {
         "januari februari maart april mei juni juli augustus september oktober november december",
         "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
     )
-    for name, english in zip(names.split(), _ENGLISH, strict=True)
+    for name, english in zip(names.split(), MONTHS, strict=True)
 }
 MONTH: Final = "|".join(sorted(_MONTHS, key=lambda name: (-len(name), name)))
 """An expression that matches the name of a month in these languages, in lower case."""

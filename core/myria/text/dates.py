@@ -28,45 +28,18 @@ from myria.text.words import terms
 DAY_US: Final = 86_400_000_000
 MINUTE_US: Final = 60_000_000
 
-_MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
+MONTHS: Final = tuple(
+    "january february march april may june july august september october november december".split()  # noqa: SIM905
+)
 _MONTH_NUMBERS = {
-    **{name: at for at, name in enumerate(_MONTHS, 1)},
-    **{name[:3]: at for at, name in enumerate(_MONTHS, 1)},
+    **{name: at for at, name in enumerate(MONTHS, 1)},
+    **{name[:3]: at for at, name in enumerate(MONTHS, 1)},
     "sept": 9,
 }
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-_NUMBERS = {
-    "a": 1,
-    "an": 1,
-    "one": 1,
-    "two": 2,
-    "couple": 2,
-    "three": 3,
-    "few": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "eleven": 11,
-    "twelve": 12,
-}
+_COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
+_NUMBERS = {"a": 1, "an": 1, "couple": 2, "few": 3, **{word: number for number, word in enumerate(_COUNTS, 1)}}
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 _SEASON_DAYS = 92
 _PREPOSITIONS = "in of since last next this by until during before after early late mid around"
@@ -93,7 +66,7 @@ _SAYS_WHEN = """
 yesterday today tonight tomorrow last next week month year weekend ago morning afternoon evening
 summer winter autumn spring fall recently days since
 """
-TIME_WORDS = frozenset(terms(" ".join((_SAYS_WHEN, *_MONTHS, *_WEEKDAYS)))) - frozenset(terms("may march"))
+TIME_WORDS = frozenset(terms(" ".join((_SAYS_WHEN, *MONTHS, *_WEEKDAYS)))) - frozenset(terms("may march"))
 """Terms by which a text says when something happens."""
 
 
@@ -339,7 +312,7 @@ def _year_of(day: int) -> int:
     return _month_of(day) // 12
 
 
-_ONLY_WHEN = " ".join((*_MONTHS, *_WEEKDAYS, *_SEASONS, "ago past previous", *_UNIT_DAYS, *_NUMBERS))
+_ONLY_WHEN = " ".join((*MONTHS, *_WEEKDAYS, *_SEASONS, "ago past previous", *_UNIT_DAYS, *_NUMBERS))
 _DATE_TERMS = frozenset(terms(_ONLY_WHEN))
 
 
