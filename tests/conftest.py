@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
 if TYPE_CHECKING:
+    from myria.access.store import AccessStore
+    from myria.memory import Memory
     from tests.kubernetes.control_plane import ControlPlane
 
 # The tests start hundreds of processes. Where the environment forbids bytecode, each would compile all of Myria anew:
@@ -174,6 +176,25 @@ def database(databases: Databases) -> Iterator[Database]:
     """A migrated, empty database for one test."""
     with databases.fresh() as one:
         yield one
+
+
+@pytest.fixture
+async def memory(database: Database) -> AsyncIterator[Memory]:
+    """A memory with the default settings, as the serving role."""
+    from myria.memory import Memory
+    from myria.settings import Settings
+
+    async with Memory(database.server_dsn, Settings()) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def store(database: Database) -> AsyncIterator[AccessStore]:
+    """Where keys are made; there are the tenants `default` and `other`."""
+    from tests.support.keys import access_store
+
+    async with access_store(database, "other") as opened:
+        yield opened
 
 
 @pytest.fixture

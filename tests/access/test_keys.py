@@ -26,15 +26,7 @@ from myria.errors import (
 )
 from myria_cli.commands.keys import parse_duration
 from tests.support.clock import Clock
-from tests.support.keys import access_store
 from tests.support.postgres import Database
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """The control plane's view of keys, with the tenants `default` and `other`."""
-    async with access_store(database, "other") as store:
-        yield store
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -35,16 +34,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.at
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """The control plane's view, with the tenants `default` and `other`."""
-    async with Pool(database.operator_dsn) as pool:
-        store = AccessStore(pool)
-        await store.ensure_tenant("default")
-        await store.ensure_tenant("other")
-        yield store
 
 
 async def admit(quotas: TenantQuotas, tenant: str, events: int) -> None:

@@ -17,7 +17,7 @@ from myria.access.store import AccessStore
 from myria.db.database import Database as Pool
 from myria.errors import CredentialInvalid
 from tests.support.clock import Clock
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.postgres import Database
 
 
@@ -36,13 +36,6 @@ class Slow(Pool):
         if self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             await happens()
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made and revoked."""
-    async with access_store(database) as store:
-        yield store
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ from tests.turns.hosts import rows
 pytestmark = pytest.mark.processes
 
 PROGRAM = [sys.executable, "-m", "myria_cli.main", "hook"]
-
-
-@pytest.fixture
-async def memory(database: Database) -> AsyncIterator[Memory]:
-    async with Memory(database.server_dsn, Settings()) as made:
-        yield made
 
 
 def servers(folder: Path, host: str, url: str, **more: Any) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import httpx
 import pytest
 
@@ -11,22 +9,14 @@ from myria.access.store import AccessStore
 from myria.settings import Settings
 from tests.console.conftest import WITH_KEYS, Browser, text_of
 from tests.server.wire import Served, event
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.patience import PATIENCE_S
-from tests.support.postgres import Database
 
 
 @pytest.fixture
 def settings() -> Settings:
     """Callers need a key."""
     return WITH_KEYS
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """The keys of two tenants."""
-    async with access_store(database, "other") as opened:
-        yield opened
 
 
 def another(served: Served) -> Browser:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from myria.notes.drafting import Draft
 from myria.notes.histories import history
 from myria.notes.model import Remembered
 from myria.notes.questions import RecallQuery
-from myria.settings import Settings
 from myria.settings.planner import PlannerSettings
 from tests.support.building import build_now
 from tests.support.postgres import Database
@@ -45,12 +43,6 @@ CHANGES_ELSEWHERE = (
     ),
     ("Катя ведёт курс.", "С 1 июня курс ведёт Нина.", "Кто ведёт курс?"),
 )
-
-
-@pytest.fixture
-async def memory(database: Database) -> AsyncIterator[Memory]:
-    async with Memory(database.server_dsn, Settings()) as one:
-        yield one
 
 
 async def _keep(memory: Memory, content: str, moment: str, *supersedes: str, **more: Any) -> Remembered:

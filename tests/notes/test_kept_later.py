@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from myria.index import Corpus, Doc, LooseBlock
@@ -16,7 +14,6 @@ from myria.notes.model import NOTE_TYPE
 from myria.notes.questions import RecallQuery
 from myria.search.question import Question
 from myria.search.ranking import rank
-from myria.settings import Settings
 from tests.support.building import build_now
 from tests.support.postgres import Database
 
@@ -39,12 +36,6 @@ OTHERS = (
     "La clé est bleue.",
     "鍵は棚。",
 )
-
-
-@pytest.fixture
-async def memory(database: Database) -> AsyncIterator[Memory]:
-    async with Memory(database.server_dsn, Settings()) as one:
-        yield one
 
 
 async def keep(memory: Memory, content: str, moment: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,7 +14,6 @@ from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.model import Remembered, note_event
 from myria.notes.questions import RecallQuery
-from myria.settings import Settings
 from myria.settings.planner import PlannerSettings
 from tests.support.building import build_now
 from tests.support.postgres import Database
@@ -30,12 +28,6 @@ STATES = (
     ("Le bus part à 7h.", "Le bus part à 8h.", "Quand part le bus ?"),
     ("会議室は三階です", "会議室は五階です", "会議室は何階ですか"),
 )
-
-
-@pytest.fixture
-async def memory(database: Database) -> AsyncIterator[Memory]:
-    async with Memory(database.server_dsn, Settings()) as one:
-        yield one
 
 
 async def keep(memory: Memory, content: str, moment: str | None = None, key: str | None = None) -> Remembered:

@@ -12,19 +12,9 @@ from pathlib import Path
 import pytest
 
 from myria.db.schema import migrate
-from myria.memory import Memory
-from myria.settings import Settings
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles
 from tests.embedded.conftest import data_dir, new_dir, pristine  # noqa: F401 - fixtures
 from tests.support.patience import until
-from tests.support.postgres import Database
-
-
-@pytest.fixture
-async def memory(database: Database) -> AsyncIterator[Memory]:
-    """The memory of one test, as the serving role."""
-    async with Memory(database.server_dsn, Settings()) as one:
-        yield one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

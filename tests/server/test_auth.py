@@ -16,15 +16,8 @@ from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
 from tests.server.wire import MODERN, Served, call, event, headers, serving
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.postgres import Database
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database, "other") as store:
-        yield store
 
 
 @pytest.fixture

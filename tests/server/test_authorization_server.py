@@ -45,15 +45,8 @@ from tests.server.signing_in import (
 )
 from tests.server.wire import Served, event, serving
 from tests.support.consent import Form, press
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.postgres import Database
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database, "other") as store:
-        yield store
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from myria.settings import AuthSettings, Settings, TurnsSettings
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF
 from tests.server.wire import Served, call, event, headers, serving
-from tests.support.keys import access_store, make_key
-from tests.support.postgres import Database
+from tests.support.keys import make_key
 
 API_NAMES: tuple[ApiName, ...] = ("core", "agent", "turns", "rest")
 SESSION = "shop/s1"
@@ -30,13 +29,6 @@ SESSION = "shop/s1"
 def settings() -> Settings:
     """Every face is on, and wants a key."""
     return Settings(auth=AuthSettings(mode="keys"), turns=TurnsSettings(enabled=True))
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """The keys of two tenants."""
-    async with access_store(database, "other") as one:
-        yield one
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -15,9 +14,8 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
 from myria_server.mcp.bodies import SMALL_BYTES, Bodies
 from tests.server.wire import call, headers, serving
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.patience import PATIENCE_S
-from tests.support.postgres import Database
 
 NOISY, QUIET = ("noisy", "a"), ("quiet", "b")
 NAME = "myria_query_event_nodes"
@@ -133,13 +131,6 @@ async def test_who_gives_up_takes_nobodys_turn() -> None:
     impatient.end(NOISY)
     await impatient.begin(QUIET)
     assert impatient.waiting == 0
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database) as store:
-        yield store
 
 
 async def test_a_question_is_answered_before_those_that_another_key_asked_at_once(

@@ -22,13 +22,6 @@ from tests.support.postgres import Database
 
 
 @pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database, "other") as store:
-        yield store
-
-
-@pytest.fixture
 async def served(memory: Memory, store: AccessStore) -> AsyncIterator[Served]:
     """A server that is an authorization server too."""
     del store

@@ -14,8 +14,7 @@ from myria.settings import AuthSettings, McpSettings, Settings
 from tests.server.signing_in import CHALLENGE, PUBLIC_URL, VERIFIER, send
 from tests.server.wire import Served, serving
 from tests.support.consent import press
-from tests.support.keys import access_store, make_key
-from tests.support.postgres import Database
+from tests.support.keys import make_key
 
 PAGE = "https://inspector.example.com"
 
@@ -102,13 +101,6 @@ HOSTS = {
         exchange=RESOURCE,
     ),
 }
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database) as store:
-        yield store
 
 
 @pytest.fixture

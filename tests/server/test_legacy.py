@@ -21,18 +21,11 @@ from myria_server.api.api_call import CallResult
 from myria_server.http import sse as legacy
 from myria_server.mcp.toolbox import Toolbox
 from tests.server.wire import Served, serving
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 ON = McpSettings(legacy_sse=True)
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database) as store:
-        yield store
 
 
 @pytest.fixture

@@ -12,18 +12,11 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
 from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP
 from tests.server.wire import META, Served, call, event, headers, serving
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.postgres import Database
 
 NOWHERE = "postgresql://myria@127.0.0.1:1/myria"
 API_NAMES = sorted(PATH_OF.values())
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database) as store:
-        yield store
 
 
 @pytest.fixture

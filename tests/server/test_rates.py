@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import pytest
 
 from myria.access.addresses import Proxies
 from myria.access.journal import Journal
@@ -20,18 +18,10 @@ from myria.settings import AuditSettings, AuthSettings, Settings
 from myria_server.http.failure_limiter import CROWD, DELAY_S, MAX_DELAYED, MOST_CROWDED, PROMPT_PER_S, FailureLimiter
 from tests.server.wire import Served, call, headers, serving
 from tests.support.clock import Clock
-from tests.support.keys import access_store, make_key
-from tests.support.postgres import Database
+from tests.support.keys import make_key
 
 NAME = "myria_query_event_nodes"
 NOBODY = "myr_aaaaaaaaaaaa_" + "a" * 32
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database) as store:
-        yield store
 
 
 def keyed(**auth: Any) -> Settings:

@@ -18,15 +18,8 @@ from myria.settings import AuthSettings, Settings
 from tests.server.signing_in import CALLBACK, PUBLIC_URL, client_id, consent, request_of, send, tokens
 from tests.server.wire import Served, serving
 from tests.support.clock import Clock
-from tests.support.keys import access_store, make_key
+from tests.support.keys import make_key
 from tests.support.postgres import Database
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where keys are made."""
-    async with access_store(database, "other") as store:
-        yield store
 
 
 @asynccontextmanager

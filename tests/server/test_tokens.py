@@ -16,13 +16,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from myria.access.issuers import load_issuers
 from myria.access.key_cache import KeyCache
 from myria.access.store import AccessStore, NewKey
-from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
 from myria_server.http.jwt_tokens import Tokens
 from tests.server.wire import MODERN, Served, call, event, headers, serving
 from tests.support.issuer import NOW, RunningIssuer, encoded, hmac_token, public_jwk, public_pem, rsa_key
-from tests.support.postgres import Database
 
 PUBLIC_URL = "https://memory.example.com"
 METADATA = f"{PUBLIC_URL}/.well-known/oauth-protected-resource"
@@ -55,16 +53,6 @@ def issuer() -> Iterator[RunningIssuer]:
     """An authorization server that runs."""
     with RunningIssuer() as running:
         yield running
-
-
-@pytest.fixture
-async def store(database: Database) -> AsyncIterator[AccessStore]:
-    """Where tenants and keys are made."""
-    async with Pool(database.operator_dsn) as pool:
-        store = AccessStore(pool)
-        await store.ensure_tenant("default")
-        await store.ensure_tenant("other")
-        yield store
 
 
 Write = Callable[..., Settings]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from myria.builds.verify import verify
 from myria.erasure.model import Selection
 from myria.memory import Memory
 from myria.notes.sessions.reflecting import Part, Reflection, reflect
-from myria.settings import Settings
 from myria.settings.planner import PlannerSettings
 from tests.erasure.test_erasure import erase
 from tests.support.postgres import Database
@@ -21,12 +19,6 @@ from tests.support.postgres import Database
 TENANT = "default"
 US = ("ana", "bot")
 NOW = 1_772_000_000_000_000
-
-
-@pytest.fixture
-async def memory(database: Database) -> AsyncIterator[Memory]:
-    async with Memory(database.server_dsn, Settings()) as opened:
-        yield opened
 
 
 async def reflected(memory: Memory, *, at: int = NOW, **given: Any) -> list[tuple[Part, str]]:
