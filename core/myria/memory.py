@@ -28,9 +28,7 @@ from myria.notes.recalling import Recall
 from myria.notes.registrations.commands import Registrations
 from myria.notes.sessions.opening import Openings
 from myria.notes.shown import ShownNotes
-from myria.notes.similar import Similar
 from myria.notes.surroundings import Surroundings
-from myria.notes.turns.directory import Directories
 from myria.notes.turns.maintaining import TurnMaintenance
 from myria.notes.turns.preparing import Preparing
 from myria.notes.turns.shadow import ShadowLog
@@ -81,7 +79,6 @@ class Memory(Administration):
             zone=settings.service.zone,
         )
         self.withdrawals = Withdrawals(self.log)
-        self.similar = Similar(self.appending)
         self.links = NoteLinks(self.log)
         self.surroundings = Surroundings(
             self.appending, self.links, self.retrieval.handles, linked_limit=settings.recall.linked_limit
@@ -108,7 +105,6 @@ class Memory(Administration):
         )
         self.before_turns = Preparing(self.retrieval.read, settings.turns)
         self.shadows = ShadowLog(self.appending)
-        self.directories = Directories(self.retrieval.read)
         self.memories = Memories(self.log, self.notes, window_s=settings.rest.dedup_window_s)
         page_bytes = settings.retrieval.answer_bytes
         self.memory_reader = MemoryReader(

@@ -14,7 +14,7 @@ from myria.notes.folding import event_log
 from myria.notes.kinds import Lifetime
 from myria.notes.likeness import said_by, similarity
 from myria.notes.model import Changes, Remembered
-from myria.notes.similar import LOOKED_AT, MOST, Similar
+from myria.notes.similar import LOOKED_AT, MOST, similar_notes
 from tests.support.postgres import Database
 
 TENANT = "default"
@@ -28,7 +28,7 @@ class Keeper:
 
     def __init__(self, pool: Pool) -> None:
         self.ingest = event_log(pool)
-        self.similar = Similar(pool)
+        self.pool = pool
         self.notes = Notes(self.ingest, content_characters=10_000)
 
     async def keep(
@@ -45,7 +45,8 @@ class Keeper:
 
     async def like(self, kept: Remembered, *scopes: tuple[str, ...]) -> list[tuple[str, float]]:
         """Return the texts that a kept note is like, of the same people where no others are named."""
-        return [(other.text, other.similarity) for other in await self.similar.of(TENANT, kept, scopes or (US,))]
+        similar = await similar_notes(self.pool, TENANT, kept, scopes or (US,))
+        return [(other.text, other.similarity) for other in similar]
 
 
 @pytest.fixture

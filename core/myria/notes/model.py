@@ -80,21 +80,15 @@ def note_event(
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
-        topic_hints=hints_of(names_of(note)),
+        topic_hints=hints_of(note),
     )
 
 
-def hints_of(names: tuple[str, ...]) -> tuple[TopicHint, ...]:
-    """Return a note's names as topic hints of its event, in their order: recall finds the note by them."""
-    distinct = dict.fromkeys(names)
-    chosen = [name for name in distinct if name.strip() and len(name) <= MAX_HINT][:MAX_TOPIC_HINTS]
-    return tuple([TopicHint(hint=name, confidence=1.0) for name in chosen])
-
-
-def names_of(note: NoteText) -> tuple[str, ...]:
-    """Return the names of what a note is about: its topic, its case and its keywords."""
-    case = () if note.details.case_id is None else (note.details.case_id,)
-    return (note.topic, *case, *note.keywords)
+def hints_of(note: NoteText) -> tuple[TopicHint, ...]:
+    """Return what a note is about (its topic, its case, its keywords) as topic hints, by which recall finds it."""
+    names = dict.fromkeys((note.topic, note.details.case_id or "", *note.keywords))
+    chosen = [name for name in names if name.strip() and len(name) <= MAX_HINT][:MAX_TOPIC_HINTS]
+    return tuple(TopicHint(hint=name, confidence=1.0) for name in chosen)
 
 
 def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
@@ -154,7 +148,7 @@ def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:
         source_event_key=None if by.source_event_key is None else f"{by.source_event_key}:{row['note_id']}",
         context_id=row["context_id"],
         type=NOTE_TYPE,
-        topic_hints=hints_of(names_of(note_of(payload, context_id=row["context_id"]))),
+        topic_hints=hints_of(note_of(payload, context_id=row["context_id"])),
     )
 
 

@@ -33,40 +33,31 @@ class Alike:
     similarity: float
 
 
-class Similar:
-    """Finds notes that are alike, in one process.
+async def similar_notes(
+    database: Database, tenant: str, kept: Remembered, scopes: Sequence[tuple[str, ...]]
+) -> list[Alike]:
+    """Return live notes of given scopes that are similar to a note just kept, the most similar first.
 
     Args:
-        database: where notes are read.
+        scopes: the participants of each scope, in canonical form.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def of(self, tenant: str, kept: Remembered, scopes: Sequence[tuple[str, ...]]) -> list[Alike]:
-        """Return live notes of given scopes that are similar to a note just kept, the most similar first.
-
-        Args:
-            scopes: the participants of each scope, in canonical form.
-        """
-        now = await self._database.now()
-        new_words = said_by(kept.note.content, kept.note.keywords)
-        async with self._database.read(tenant) as connection:
-            keys = list(map(scope_key, scopes))
-            # One more, since the new note itself is among the newest.
-            rows = await connection.fetch(sql("notes.newest"), tenant, keys, LOOKED_AT + 1, BEGINNING)
-            similarities = {
-                row["event_seq"]: alike
-                for row in rows
-                if row["note_id"] != kept.note_id
-                and (alike := similarity(new_words, said_by(*orjson.loads(row["said"]))))
-            }
-            if not similarities:
-                return []
-            live_rows = await connection.fetch(sql("notes.of_versions"), tenant, list(similarities))
-        live_rows = [row for row in live_rows if not Lasting.of(row).has_expired(now)]
-        live_rows.sort(key=lambda row: (-similarities[row["event_seq"]], -row["event_seq"]))
-        return [
-            Alike(note_id=row["note_id"], text=row["text"], similarity=similarities[row["event_seq"]])
-            for row in live_rows[:MOST]
-        ]
+    now = await database.now()
+    new_words = said_by(kept.note.content, kept.note.keywords)
+    async with database.read(tenant) as connection:
+        keys = list(map(scope_key, scopes))
+        # One more, since the new note itself is among the newest.
+        rows = await connection.fetch(sql("notes.newest"), tenant, keys, LOOKED_AT + 1, BEGINNING)
+        similarities = {
+            row["event_seq"]: alike
+            for row in rows
+            if row["note_id"] != kept.note_id and (alike := similarity(new_words, said_by(*orjson.loads(row["said"]))))
+        }
+        if not similarities:
+            return []
+        live_rows = await connection.fetch(sql("notes.of_versions"), tenant, list(similarities))
+    live_rows = [row for row in live_rows if not Lasting.of(row).has_expired(now)]
+    live_rows.sort(key=lambda row: (-similarities[row["event_seq"]], -row["event_seq"]))
+    return [
+        Alike(note_id=row["note_id"], text=row["text"], similarity=similarities[row["event_seq"]])
+        for row in live_rows[:MOST]
+    ]

@@ -33,51 +33,44 @@ _TIERS: Mapping[Tier, str] = {
 }
 
 
-class Directories:
-    """Lists the directories of sessions.
+async def directories_below(
+    read: Reads, tenant: str, session: Session, path: str, *, depth: int, limit: int, now: int
+) -> list[Json]:
+    """Return a directory and those below it as JSON of the contract, by path; none for a session without turns.
 
     Args:
-        read: how events are found.
+        read: finds events.
+        path: below the session's root, or absolute; empty for the root.
+        depth: how many levels below it.
+        limit: how many directories at most.
+        now: in microseconds since 1970 UTC: facts that have expired by then are not counted.
+
+    Raises:
+        InvalidArgument: the path leads out of the session.
     """
+    directory = _absolute(path, session)
+    masks = Masks.containing(session.participants)
+    all_directories = await read(tenant, masks, partial(_every_directory, session, masks, now))
+    inside = [
+        all_directories[path]
+        for path in sorted(all_directories)
+        if path == directory or (path.startswith(f"{directory}/") and path.count("/") - directory.count("/") <= depth)
+    ]
+    return inside[:limit]
 
-    def __init__(self, read: Reads) -> None:
-        self._read = read
 
-    async def below(self, tenant: str, session: Session, path: str, *, depth: int, limit: int, now: int) -> list[Json]:
-        """Return a directory and those below it as JSON of the contract, by path; none for a session without turns.
-
-        Args:
-            path: below the session's root, or absolute; empty for the root.
-            depth: how many levels below it.
-            limit: how many directories at most.
-            now: in microseconds since 1970 UTC: facts that have expired by then are not counted.
-
-        Raises:
-            InvalidArgument: the path leads out of the session.
-        """
-        directory = _absolute(path, session)
-        masks = Masks.containing(session.participants)
-        all_directories = await self._read(tenant, masks, partial(self._every_directory, session, masks, now))
-        inside = [
-            all_directories[path]
-            for path in sorted(all_directories)
-            if path == directory
-            or (path.startswith(f"{directory}/") and path.count("/") - directory.count("/") <= depth)
-        ]
-        return inside[:limit]
-
-    async def _every_directory(self, session: Session, masks: Masks, now: int, reader: EventFinder) -> dict[str, Json]:
-        connection, tenant = reader.connection, reader.tenant
-        scopes = await visible_scopes(connection, tenant, session)
-        if not scopes:
-            return {}
-        days = await connection.fetch(sql("turns.days"), tenant, session.owner, session.context_id, scopes, _MOST_TURNS)
-        facts = await facts_in(connection, tenant, session.context_id, scopes, now=now)
-        query = EventNodesQuery(masks=masks, context_id=session.context_id, order="newest", limit=_TOPICS_FROM)
-        found = await reader.find(query)
-        topics = await reader.topics(found, among=_TOPICS_FROM, at_least=1, without=NOTE_TYPE)
-        labels = [topic.label for topic in topics[:_TOPICS]]
-        return _layout(f"/memory/{session.session_id}", days, facts, labels)
+async def _every_directory(session: Session, masks: Masks, now: int, reader: EventFinder) -> dict[str, Json]:
+    connection, tenant = reader.connection, reader.tenant
+    scopes = await visible_scopes(connection, tenant, session)
+    if not scopes:
+        return {}
+    days = await connection.fetch(sql("turns.days"), tenant, session.owner, session.context_id, scopes, _MOST_TURNS)
+    facts = await facts_in(connection, tenant, session.context_id, scopes, now=now)
+    query = EventNodesQuery(masks=masks, context_id=session.context_id, order="newest", limit=_TOPICS_FROM)
+    found = await reader.find(query)
+    topics = await reader.topics(found, among=_TOPICS_FROM, at_least=1, without=NOTE_TYPE)
+    labels = [topic.label for topic in topics[:_TOPICS]]
+    return _layout(f"/memory/{session.session_id}", days, facts, labels)
 
 
 def _absolute(path: str, session: Session) -> str:

@@ -14,7 +14,7 @@ from myria.notes.kinds import tier
 from myria.notes.lines import on_one_line
 from myria.notes.links import link_event
 from myria.notes.model import Changes, Remembered
-from myria.notes.similar import Alike
+from myria.notes.similar import Alike, similar_notes
 from myria.search.handles import EVENT_PREFIX
 from myria_server.api.api_call import REPORT, Json
 from myria_server.api.core import inputs
@@ -46,8 +46,8 @@ async def remember(call: AgentCall, request: RememberInput) -> Answered:
     session: forgotten when sessionId ends. isAnchor: never fades. supersedes: ids it replaces.
     """
     kept = await _keep_note(call, request)
-    similar_notes = await call.memory.similar.of(call.tenant, kept, [call.who.participants, *call.who.beside])
-    content = _kept_json(kept, request, similar_notes)
+    scopes = [call.who.participants, *call.who.beside]
+    content = _kept_json(kept, request, await similar_notes(call.memory.appending, call.tenant, kept, scopes))
     return content, _kept_text(kept, content)
 
 

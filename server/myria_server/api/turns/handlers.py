@@ -17,6 +17,7 @@ from myria.access.principal import Principal
 from myria.errors import InvalidArgument, PayloadTooLarge, ToolNotEnabled, TurnBusy
 from myria.log.scopes import canonical_participants
 from myria.memory import Memory
+from myria.notes.turns.directory import directories_below
 from myria.notes.turns.model import Session
 from myria.notes.turns.preparing import Before
 from myria.notes.turns.shadow import (
@@ -183,7 +184,8 @@ async def memory_run_maintenance(call: TurnCall, request: SessionInput) -> Json:
 
 async def memory_list_dir_with_abstract(call: TurnCall, request: ListDirInput) -> Json:
     """The session's memory as directories, each with what is in it."""
-    summaries = await call.memory.directories.below(
+    summaries = await directories_below(
+        call.memory.retrieval.read,
         call.tenant,
         _session_of(call, request),
         request.path or "",
