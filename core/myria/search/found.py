@@ -34,13 +34,13 @@ _BEFORE_ALL = 1 << 62
 """A place before every hit, in any order."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvent:
     """One hit with its event; `at` in microseconds since 1970 UTC, `utc_offset` in minutes east of UTC.
 
     `superseded_by` is the event_seq of a superseded event's successor, None if that may not be seen. `change` tells
     which side of a change the event is, if the question asks for changes; `by_meaning` that it holds no word of the
-    question. It is not frozen, as freezing makes its creation slower.
+    question.
     """
 
     event_seq: int

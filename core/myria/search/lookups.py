@@ -47,7 +47,7 @@ async def event_answer(
     if row["reason"] not in (None, "restored") and not (is_superseded and include_superseded):
         raise _no_event(event_id, successor)
     cutoff = (active and active["cutoff"]) or 0
-    indexed = not row["internal"] and row["event_seq"] <= cutoff and not row["withdrawn_at_floor"]
+    indexed = not row["internal"] and row["event_seq"] <= cutoff and not row["withdrawn_at_cutoff"]
     node = event_node(row, row["participants"], indexed=indexed, score=0, as_reference=False, with_payload=True)
     event = {
         **event_body(row, row["participants"], indexed=indexed),

@@ -69,7 +69,7 @@ WHERE coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
    OR wanted IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d);
 
 -- name: by_id
--- An event, whose it is, and what withdrawals say of it, now and at the floor of the active snapshot. Withdrawals and links
+-- An event, whose it is, and what withdrawals say of it, now and at the cutoff of the active snapshot. Withdrawals and links
 -- are shown to nobody.
 SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.ingested_at, e.channel, e.type, e.context_id,
        e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants,
@@ -82,7 +82,7 @@ SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.utc_offset, e.inges
                      SELECT p.cutoff FROM myria.active_snapshots a JOIN myria.snapshots p
                          ON p.tenant_id = $1 AND p.snapshot_id = a.snapshot_id
                      WHERE a.tenant_id = $1)
-                 ORDER BY w.by_event_seq DESC LIMIT 1), false) AS withdrawn_at_floor
+                 ORDER BY w.by_event_seq DESC LIMIT 1), false) AS withdrawn_at_cutoff
 FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 LEFT JOIN LATERAL (
