@@ -151,6 +151,7 @@ CASES = [
     Case("retrieval.blocks", [TENANT, f'{{"\\{RENDERING}"}}', "1"]),
     Case("retrieval.renderings", [TENANT, f'{{"\\{RENDERING}"}}']),
     Case("retrieval.above_blocks", [TENANT, RENDERING, f'{{"\\{RENDERING}"}}']),
+    Case("retrieval.expected", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),
     Case("retrieval.topic", [TENANT, "top_77"]),
     Case("retrieval.node", [TENANT, RENDERING]),
     Case("retrieval.newest_moment", [TENANT, "{1,2,3}"]),
