@@ -45,7 +45,7 @@ LABEL org.opencontainers.image.title="myria" \
 COPY --from=build /opt/account/passwd /etc/passwd
 COPY --from=build /opt/account/group /etc/group
 COPY --from=build /opt/myria /opt/myria
-# initdb needs a name for the user, also where the platform chooses its number.
+# kopf and initdb need a name for the user, also where the platform chooses its number.
 ENV PATH=/opt/myria/bin:/usr/local/bin:/usr/bin:/bin \
     USER=myria \
     HOME=/tmp \

@@ -1,8 +1,8 @@
-"""`myria operate`: the watches, the queue, the poll and the sweep, wired together.
+"""`myria operate`: kopf's watches, the queue, the poll and the sweep, wired together.
 
-A watch only reports that a MyriaRebuild or a Job has changed: nothing keeps state on a resource, so there are no
-finalizers and no annotations. The operator survives any outage of the API server or the database; it counts as dead
-only when its queue no longer ticks.
+kopf only reports that a MyriaRebuild or a Job has changed: no handler keeps state on a resource, so there are no
+finalizers and no annotations. The operator survives any outage of the API server or the database, and the end of kopf;
+it counts as dead only when its queue no longer ticks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from myria.db.schema import until_current
 from myria.settings import Settings
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
-from myria_operator.jobs import SELECTOR, read_pod_template
+from myria_operator.jobs import read_pod_template
 from myria_operator.ledger import Ledger
 from myria_operator.metrics import OperatorMetrics
 from myria_operator.observed import MANAGER
@@ -34,16 +34,14 @@ from myria_operator.reconcile import Reconciler
 from myria_operator.requests import ClusterLoop
 from myria_operator.sweep import sweep
 from myria_operator.uninstall import OwnDeployment, end_builds
+from myria_operator.watches import Watches
 from myria_rebuilds.connection import Connection, configuration
-from myria_rebuilds.resource import GROUP, JOBS, KIND, REBUILDS, Json, ObjectKind
+from myria_rebuilds.resource import GROUP
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_WAIT_S: Final = 5.0
-"""Seconds between two attempts of the poll, the sweep or a watch while the database or the API server is away."""
-
-_WATCH_AGAIN_S: Final = 0.5
-"""Seconds between the starts of two watches of a kind, if the first ended early."""
+"""Seconds between two attempts of the poll or the sweep while the database or the API server is away."""
 
 
 DEAD_S: Final = 60.0
@@ -63,7 +61,7 @@ _REVIEW_AGAIN_S: Final = 10.0
 
 
 class Operator:
-    """The parts of a running operator; tests drive them directly, without the watches."""
+    """The parts of a running operator, without kopf: tests drive them directly."""
 
     def __init__(
         self, api: Connection, database: Database, settings: Settings, template_path: Path | None = None
@@ -95,21 +93,10 @@ class Operator:
         """Return the metrics for a scrape."""
         return await self.metrics.families(queue_length=len(self.queue), idle_s=self.idle_s())
 
-    async def watch(self) -> None:
-        """Queue each MyriaRebuild that changes, or whose Job changes, until cancelled."""
-
-        def heard(name: str) -> None:
-            self.metrics.heard(name)
-            self.queue.add(name)
-
-        def heard_of_job(job: Json) -> None:
-            for owner in job["metadata"].get("ownerReferences") or ():
-                if owner.get("controller") and owner.get("kind") == KIND:
-                    heard(owner["name"])
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_keep_watching(self.api, REBUILDS, lambda body: heard(body["metadata"]["name"])))
-            group.create_task(_keep_watching(self.api, JOBS, heard_of_job, labelSelector=SELECTOR))
+    def heard(self, name: str) -> None:
+        """Queue a resource that a watch reports as changed, and note the time."""
+        self.metrics.heard(name)
+        self.queue.add(name)
 
     async def _poll(self) -> None:
         for name in sorted(await self.ledger.changed()):
@@ -134,18 +121,6 @@ async def _repeat(what: str, work: Callable[[], Awaitable[None]], every_s: float
             wait = max(_LONGEST_WAIT_S, every_s)
             logger.exception("the %s failed", what, extra={"action": f"{what}_failed"})
         await asyncio.sleep(max(0.02, wait - (time.monotonic() - started)))
-
-
-async def _keep_watching(api: Connection, kind: ObjectKind, tell: Callable[[Json], None], **selectors: str) -> None:
-    """Call `tell` with each object of a kind that there is, and with each that changes, until cancelled."""
-    version = ""
-
-    async def watch() -> None:
-        nonlocal version
-        since, version = version, ""  # after a failure everything is told again: nobody knows what was missed
-        version = await api.watch(kind, since, tell, **selectors)
-
-    await _repeat("watch", watch, _WATCH_AGAIN_S)
 
 
 async def operate(settings: Settings, dsn: str) -> None:
@@ -178,10 +153,10 @@ async def operate(settings: Settings, dsn: str) -> None:
         if section.metrics_port:
             metrics = scraped("0.0.0.0", section.metrics_port, operator.families, process=True)  # noqa: S104 - scrapes come from other nodes
             stack.enter_context(metrics)
-        logger.info("watching namespace %s", namespace, extra={"action": "operator_ready", "namespace": namespace})
+        logger.info("watching namespace %s", namespace, extra={"action": "operator_started", "namespace": namespace})
         async with asyncio.TaskGroup() as group:
             group.create_task(operator.run(), name="work")
-            group.create_task(operator.watch(), name="watches")
+            group.create_task(Watches(namespace, operator.heard).run(), name="watches")
             group.create_task(review(api), name="review")
             group.create_task(deployment.find(), name="deployment")
 

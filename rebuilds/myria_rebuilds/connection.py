@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
@@ -23,22 +23,13 @@ from kubernetes.aio.client import ApiClient, Configuration
 from myria.errors import ClusterRefused, ClusterUnavailable, ConfigurationError
 from myria_rebuilds.resource import API_VERSION, KIND, REBUILDS, Json, ObjectKind
 
-_METHODS: Final = {
-    "get": "GET",
-    "list": "GET",
-    "watch": "GET",
-    "create": "POST",
-    "patch": "PATCH",
-    "delete": "DELETE",
-}
+_METHODS: Final = {"get": "GET", "list": "GET", "create": "POST", "patch": "PATCH", "delete": "DELETE"}
 _JSON: Final = "application/json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIMEOUT_S: Final = 10.0
-_WATCH_S: Final = 60
-"""Seconds after which the API server ends a watch. One that does not end then has died silently."""
 _LONGEST_RETRY_AFTER_S: Final = 30
 _PAGE: Final = 500
 
@@ -117,30 +108,6 @@ class Connection:
             if not continue_token:
                 return items
             query["continue"] = continue_token
-
-    async def watch(self, kind: ObjectKind, version: str, tell: Callable[[Json], None], **selectors: str) -> str:
-        """Call `tell` with each object that changes, for about a minute; return the version to watch on from.
-
-        Args:
-            version: of the last change that is known; "" tells every object that there is first.
-
-        Also raises ClusterUnavailable for a stream that breaks off or reports an error, such as a version that is no
-        longer kept: then watch from "" again.
-        """
-        query = {**selectors, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(_WATCH_S)}
-        if version:
-            query["resourceVersion"] = version
-        with _answering("watch", kind.plural):
-            async with asyncio.timeout(_WATCH_S + _TIMEOUT_S):
-                async with await self._send("watch", kind.plural, self._path(kind), query=query) as response:
-                    async for line in response.content:
-                        event = json.loads(line)
-                        if event["type"] == "ERROR":
-                            raise ValueError(event["object"].get("message"))
-                        version = event["object"]["metadata"]["resourceVersion"]
-                        if event["type"] != "BOOKMARK":  # a version without a change
-                            tell(event["object"])
-        return version
 
     async def create(self, kind: ObjectKind, manifest: Json) -> Json:
         """Make an object."""
