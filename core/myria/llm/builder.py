@@ -21,7 +21,7 @@ from myria.db.clock import to_rfc3339
 from myria.db.database import Database
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
-from myria.llm.conversation import Alias, Arguments, Call, Conversation, ModelTool
+from myria.llm.conversation import Alias, Arguments, Conversation, ModelTool
 from myria.llm.failures import TOLD, Kind, failed, kind_of
 from myria.llm.fencing import escaped
 from myria.llm.inspection import TOOLS, Inspector, ScopesInForce, Shown, ShownEvent, ShownTopic
@@ -399,7 +399,7 @@ class _UnitConversations:
                 calls = await talk.turn()
                 for position, call in enumerate(calls):
                     if call.name not in (SUBMIT_PLAN.name, SUBMIT_GROUPS.name):
-                        await self._inspect(talk, call)
+                        await self.inspector.answer(talk, call)
                         continue
                     try:
                         shape = self._submitted_shape(call.arguments, leaves)
@@ -418,14 +418,6 @@ class _UnitConversations:
             raise failed(Kind.BUDGET_ROUNDS, f"no plan within {self.model.settings.unit_rounds} rounds")
         finally:
             self.repairs += talk.repairs
-
-    async def _inspect(self, talk: Conversation, call: Call) -> None:
-        try:
-            inspected = await self.inspector.run(call.arguments)
-        except errors.ModelFailed as failure:
-            talk.refuse(call, failure)
-            return
-        talk.answer(call, inspected.result, statements=inspected.statements)
 
     def _conversation(self, instructions: str, tools: Sequence[ModelTool]) -> Conversation:
         return self.model.conversation(instructions=instructions, tools=tools, meter=self.meter, recorder=self.recorder)

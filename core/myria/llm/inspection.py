@@ -18,8 +18,8 @@ from pydantic import Field
 from myria.db.clock import rfc3339_of, to_microseconds
 from myria.db.database import Database
 from myria.db.queries import sql
-from myria.errors import InternalError
-from myria.llm.conversation import Alias, Arguments, ModelTool
+from myria.errors import InternalError, ModelFailed
+from myria.llm.conversation import Alias, Arguments, Call, Conversation, ModelTool
 from myria.llm.failures import Kind, failed
 from myria.llm.fencing import Aliases, escaped
 from myria.log.masks import Masks
@@ -163,14 +163,6 @@ class Shown:
         return self.events.of(event.event_seq, event)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Inspected:
-    """A tool's result, and the names of the SQL that gave it."""
-
-    result: Json
-    statements: tuple[str, ...]
-
-
 class Inspector:
     """The three tools over one mask."""
 
@@ -181,22 +173,36 @@ class Inspector:
         self._most_bytes = most_bytes
         self.shown = shown
 
-    async def run(self, arguments: Arguments) -> Inspected:
-        """Run the inspection tool that takes these arguments.
+    async def answer(self, talk: Conversation, call: Call) -> None:
+        """Run the inspection tool that a model called, and tell it the result, or why there is none.
+
+        Raises:
+            ModelFailed: unknown_id, when no repair is left; budget_bytes.
+            DatabaseUnavailable: PostgreSQL is away.
+        """
+        try:
+            result, statement = await self.run(call.arguments)
+        except ModelFailed as failure:
+            talk.refuse(call, failure)
+        else:
+            talk.answer(call, result, statements=(statement,))
+
+    async def run(self, arguments: Arguments) -> tuple[Json, str]:
+        """Run the inspection tool that takes these arguments; return its result, and the name of the SQL that gave it.
 
         Raises:
             ModelFailed: unknown_id.
             DatabaseUnavailable: PostgreSQL is away.
         """
         if isinstance(arguments, InspectSubtree):
-            return await self._subtree(arguments)
+            return await self._subtree(arguments), "llm.topics"
         if isinstance(arguments, InspectLeafRefs):
-            return await self._leaf_refs(arguments)
+            return await self._leaf_refs(arguments), "llm.leaf_refs"
         if isinstance(arguments, FetchEvents):
-            return await self._events(arguments)
+            return await self._events(arguments), "llm.events"
         raise InternalError("no such tool")
 
-    async def _subtree(self, arguments: InspectSubtree) -> Inspected:
+    async def _subtree(self, arguments: InspectSubtree) -> Json:
         """Return topics below a root, level by level, up to its limits of nodes, bytes and depth."""
         root = self.shown.topics.resolve(arguments.root)
         continuation = self._resolve_cursor(arguments.cursor, "inspect_subtree", root.rendering_id)
@@ -223,9 +229,9 @@ class Inspector:
         next_part = (
             _Continuation(tool="inspect_subtree", root=root.rendering_id, queue=tuple(waiting)) if waiting else None
         )
-        return Inspected(result=self._result("topics", topics, next_part), statements=("llm.topics",))
+        return self._result("topics", topics, next_part)
 
-    async def _leaf_refs(self, arguments: InspectLeafRefs) -> Inspected:
+    async def _leaf_refs(self, arguments: InspectLeafRefs) -> Json:
         """Return the events of a leaf without their texts, up to the limits of references and bytes."""
         root = self.shown.topics.resolve(arguments.root)
         if not root.is_leaf:
@@ -254,9 +260,9 @@ class Inspector:
                 }
             )
             size += len(escaped(references[-1]).encode()) + 1
-        return Inspected(result=self._result("events", references, next_part), statements=("llm.leaf_refs",))
+        return self._result("events", references, next_part)
 
-    async def _events(self, arguments: FetchEvents) -> Inspected:
+    async def _events(self, arguments: FetchEvents) -> Json:
         """Return events with their texts, which are cut to fit; `omitted` lists those without room, or not found."""
         shown_events = [self.shown.events.resolve(alias) for alias in dict.fromkeys(arguments.event_ids)]
         rows = await self.events([known_event.event_seq for known_event in shown_events])
@@ -275,8 +281,7 @@ class Inspector:
                 size = len(escaped(event).encode())
             events.append(event)
             room -= size + 1
-        result = {"events": events, "truncated": bool(omitted), "omitted": omitted}
-        return Inspected(result=result, statements=("llm.events",))
+        return {"events": events, "truncated": bool(omitted), "omitted": omitted}
 
     async def events(self, event_seqs: Sequence[int]) -> dict[int, Any]:
         """Return rows of events inside the mask, by number."""

@@ -178,11 +178,10 @@ class Walker:
         """Carry out the calls of the model's next reply; return whether the walk has ended."""
         stop = False
         for call in await talk.turn():
+            if not isinstance(call.arguments, Choose):
+                await inspector.answer(talk, call)
+                continue
             try:
-                if not isinstance(call.arguments, Choose):
-                    inspected = await inspector.run(call.arguments)
-                    talk.answer(call, inspected.result, statements=inspected.statements)
-                    continue
                 chosen_events = [inspector.shown.events.resolve(alias) for alias in dict.fromkeys(call.arguments.add)]
             except errors.ModelFailed as failure:
                 talk.refuse(call, failure)
