@@ -21,8 +21,9 @@ BIG_AT_ONCE = 2
 SMALL_BYTES = 256 * 1024
 """A body up to this size waits for no turn."""
 
-TINY_BYTES = 16 * 1024
-"""A body up to this size is decoded at once, in less than a millisecond."""
+TINY_BYTES = 64 * 1024
+"""A body up to this size is decoded at once: some .3 ms, or 2 ms where it is read twice. A thread costs a batch of 100
+events a sixth of its rate."""
 
 
 class Refused(Exception):
