@@ -59,8 +59,8 @@ ACTS: Mapping[str, _Act] = {
         "rollback",
         "to",
         "Roll back",
-        "Every question is answered from this earlier snapshot from then on, with newer events beside it. Automatic "
-        "builds pause until somebody resumes them. What was withdrawn or erased stays away.",
+        "From then on every question is answered from this earlier snapshot. Newer events are still found, and what "
+        "was forgotten or erased does not come back. Automatic builds pause until you resume them on the page Changes.",
         "Roll back",
     ),
     "resume": _Act(
@@ -152,8 +152,9 @@ class ChangePages:
                     next_after = scopes[-1]["scope_id"]
                     break
                 shown = {name: difference[name][:_SHOWN_OF_SCOPE] for name in ("topics", "subjects")}
+                unplaced = sum(moved["after"] is None for moved in difference["events"])
                 left = sum(len(difference[name]) - len(shown[name]) for name in shown)
-                scopes.append({**difference, **shown, "scope_id": scope_id, "left": left})
+                scopes.append({**difference, **shown, "scope_id": scope_id, "left": left, "unplaced": unplaced})
         return "diff.html", {
             "before": before,
             "after": after,

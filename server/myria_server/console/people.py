@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from myria.errors import InvalidArgument
 from myria.memory import Memory
 from myria.search.people import people_beside
 from myria_server.console.desk import Desk, ToolRefused
@@ -63,9 +64,12 @@ async def confirm_erasure(desk: Desk, request: Request) -> tuple[str, Mapping[st
 
 async def erase(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     """Begin the erasure that a form confirms: exactly the events that its page counted."""
+    name = request.query_params.get("name", "")
+    if form.get("confirmed", "").strip() != name:
+        raise InvalidArgument("The name that you wrote is another one, so nothing was erased.", field="confirmed")
     answer = await desk.call(
         "erase",
-        of_participants=[request.query_params.get("name", "")],
+        of_participants=[name],
         shared=form.get("shared"),
         expected_events=number_of(form.get("expected_events"), default=0),
         reason=form.get("reason"),

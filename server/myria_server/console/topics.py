@@ -70,6 +70,8 @@ class TopicPages:
                     root = scope.root
                     if view == "subject":
                         root = await browse.subject_root(connection, tenant, snapshot, scope.scope_id) or root
+                    # A leaf may belong to several subjects, so only the tree of time counts each event once.
+                    [whole] = await browse.tree_nodes(connection, tenant, [scope.root], floor=snapshot.cutoff)
                     [top] = await browse.tree_nodes(connection, tenant, [root], floor=snapshot.cutoff)
                     inside = await _subjects_or_topics(connection, tenant, snapshot, top)
                     trees.append(
@@ -77,6 +79,7 @@ class TopicPages:
                             "scope_id": scope.scope_id,
                             "participants": scope.participants,
                             "top": top.to_json(),
+                            "events": whole.events,
                             "inside": [node.to_json() for node in inside[:_CHILDREN]],
                             "more": len(inside) > _CHILDREN,
                         }
