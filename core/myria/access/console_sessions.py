@@ -6,7 +6,7 @@ principal.
 
 from __future__ import annotations
 
-from myria.access.secrets import SESSION_PREFIX, MadeKey, make_secret, token_digest
+from myria.access.secrets import SESSION_PREFIX, MadeKey, MadeSession, make_secret, parse_session
 from myria.db.database import Database
 from myria.db.queries import sql
 
@@ -21,22 +21,25 @@ class ConsoleSessions:
 
     async def sign_in(self, key: MadeKey, *, lifetime_s: float) -> str | None:
         """Begin a session for a key's bearer; return its secret, or None where the key is not valid (any more)."""
-        session = make_secret(SESSION_PREFIX)
+        session = MadeSession("", make_secret(SESSION_PREFIX))
         async with self._database.connection() as connection:
             has_begun = await connection.fetchval(
                 sql("access.console_sign_in"),
                 key.key_id,
                 key.digest,
-                token_digest(session),
+                session.digest,
                 lifetime_s,
                 timeout=_STATEMENT_S,
             )
-        return session if has_begun else None
+        return session.text if has_begun else None
 
     async def sign_out(self, session: str) -> bool:
         """End a session; return whether it was one that had not ended."""
+        made = parse_session(session)
+        if made is None:
+            return False
         async with self._database.connection() as connection:
             has_ended: bool = await connection.fetchval(
-                sql("access.console_sign_out"), token_digest(session), timeout=_STATEMENT_S
+                sql("access.console_sign_out"), made.digest, timeout=_STATEMENT_S
             )
         return has_ended

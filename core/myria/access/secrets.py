@@ -68,12 +68,21 @@ def parse_credential(text: str) -> MadeKey | None:
     return MadeKey("", text) if _ACCESS.fullmatch(text) is not None else parse_key(text)
 
 
-def parse_session(text: str) -> MadeKey | None:
-    """Return the session of the console (with the id "") that a text is; None if it is none.
+class MadeSession(MadeKey):
+    """A session of the console, as its browser shows it.
 
-    It is no credential of the APIs: a session is good for pages of the console alone.
+    It is no credential of the APIs: its digest is made in another way, so no token can be forged of it.
     """
-    return MadeKey("", text) if _SESSION.fullmatch(text) is not None else None
+
+    @property
+    def digest(self) -> bytes:
+        """What is stored in place of the secret."""
+        return hashlib.sha256(b"myria.session.v1\n" + self.text.encode()).digest()
+
+
+def parse_session(text: str) -> MadeSession | None:
+    """Return the session of the console (with the id "") that a text is; None if it is none."""
+    return MadeSession("", text) if _SESSION.fullmatch(text) is not None else None
 
 
 def make_secret(prefix: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -27,6 +28,9 @@ from myria_server.mcp.toolbox import Toolbox
 
 FORM_BYTES = 64 * 1024
 """Bytes of a form."""
+
+FORM_S = 30.0
+"""Seconds within which a form must have arrived."""
 
 _MOST_FIELDS = 100
 _SEE_OTHER = 303
@@ -246,14 +250,18 @@ async def _static(request: Request) -> Response:
 
 
 async def _form(request: Request) -> Mapping[str, str] | None:
-    """Return the fields of a form; None where the body is none, or too large."""
+    """Return the fields of a form; None where the body is none, too large, or too late."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         return None
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > FORM_BYTES:
-            return None
+    try:
+        async with asyncio.timeout(FORM_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > FORM_BYTES:
+                    return None
+    except TimeoutError:
+        return None
     try:
         text = body.decode("ascii")
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
