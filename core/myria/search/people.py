@@ -27,5 +27,9 @@ async def people_beside(
         after: only names after this one.
         prefix: only names that begin with it.
     """
-    rows = await connection.fetch(sql("scopes.people"), tenant, list(participants), after, prefix, limit)
+    page = (tenant, after, prefix, limit)
+    if participants:
+        rows = await connection.fetch(sql("scopes.people"), *page, list(participants))
+    else:
+        rows = await connection.fetch(sql("scopes.everybody"), *page)
     return [Person(name=row["participant"], scopes=row["scopes"]) for row in rows]

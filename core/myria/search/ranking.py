@@ -8,7 +8,7 @@ told, and a next page goes on after the last of them. All numbers stand in `myri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -180,23 +180,19 @@ def rank(
         last=last,
         utc_offset=census.utc_offset_at(last) if question.now is None else question.utc_offset,
     )
-    no_hits = Ranking(hits=(), newest=last if has_future else None)
-    nothing_matches, nothing_fits = (
-        replace(no_hits, expected={} if explain is None else dict.fromkeys(explain.tolist(), Placed(stage=stage)))
-        for stage in _STAGES_WITHOUT_HITS
-    )
+    newest = last if has_future else None
     superseded = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
     plan = Plan.of(reading, corpus, census, superseded, weights)
     has_vectors = near is not None and order == "relevance" and reading.has_meaning
     timeline = corpus.laid_out
     if not len(timeline) or not (plan.concepts or plan.scores_without_words or has_vectors):
-        return nothing_matches
+        return _without_hits(newest, explain, "not_matched")
     nearness = near.measured(corpus) if near is not None and has_vectors else None
     successor_scores = None if replaced is None or superseded is None else replaced.worth(plan, superseded)
     scores = scored(plan, corpus, matched_only=order != "relevance", near=nearness)
     # Not with superseded documents: a successor may answer although it holds none of the question's words.
     if nearness is not None and plan.sought and successor_scores is None and not _may_answer(plan, scores, nearness):
-        return nothing_fits
+        return _without_hits(newest, explain, "nothing_fits")
     if successor_scores is not None:
         raise_scores(scores.score, timeline.seq, *successor_scores)
     allowed = (filters or Filters()).allowed(timeline, corpus.parts)
@@ -240,7 +236,7 @@ def rank(
                 strict=True,
             )
         ),
-        newest=no_hits.newest,
+        newest=newest,
         changed=changed,
         by_meaning=frozenset(timeline.seq[by_meaning].tolist()),
         shares=shares,
@@ -248,7 +244,10 @@ def rank(
     )
 
 
-_STAGES_WITHOUT_HITS: Final[tuple[Stage, Stage]] = ("not_matched", "nothing_fits")
+def _without_hits(newest: int | None, explain: Ints | None, stage: Stage) -> Ranking:
+    """Return the ranking of nothing; the stage is that of all events that were expected."""
+    expected = () if explain is None else explain.tolist()
+    return Ranking(hits=(), newest=newest, expected=dict.fromkeys(expected, Placed(stage=stage)))
 
 
 def _placed(

@@ -56,8 +56,9 @@ class TopicPages:
         tenant, participants = desk.principal.tenant, desk.principal.asking_as(desk.named)
         trees: list[Json] = []
         next_after: int | None = None
+        # Asked before: whoever holds one connection and waits for another can block all.
+        status = await desk.call("get_snapshot_status")
         async with self._memory.database.read(tenant) as connection:
-            status = await desk.call("get_snapshot_status")
             if status["active_snapshot_id"] is not None:
                 snapshot = await browse.find_snapshot(connection, tenant, None)
                 scopes = browse.scope_roots(

@@ -21,12 +21,23 @@ FROM (
 JOIN myria.tenants t ON t.tenant_id = $1;
 
 -- name: people
--- One page of the participants of the scopes that all of $2 may see, by name, after $3.
+-- One page of the participants of the scopes that all of $5 may see, by name, after $2; of the scopes of the first of
+-- them alone, so that it costs nothing for scopes of others.
+SELECT p.participant, count(*) AS scopes
+FROM myria.scope_members m
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
+CROSS JOIN LATERAL unnest(s.participants) AS p (participant)
+WHERE m.tenant_id = $1 AND m.participant = ($5::text[])[1] AND s.participants @> $5
+  AND p.participant > $2 AND starts_with(p.participant, $3)
+GROUP BY p.participant
+ORDER BY p.participant
+LIMIT $4;
+
+-- name: everybody
+-- One page of the participants of all scopes, by name, after $2.
 SELECT m.participant, count(*) AS scopes
 FROM myria.scope_members m
-WHERE m.tenant_id = $1 AND m.participant > $3 AND starts_with(m.participant, $4)
-  AND (cardinality($2::text[]) = 0 OR EXISTS (
-      SELECT FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = m.scope_id AND s.participants @> $2))
+WHERE m.tenant_id = $1 AND m.participant > $2 AND starts_with(m.participant, $3)
 GROUP BY m.participant
 ORDER BY m.participant
-LIMIT $5;
+LIMIT $4;
