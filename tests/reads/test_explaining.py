@@ -149,3 +149,27 @@ async def test_a_tree_explains_its_events_too(memory: Memory) -> None:
     last = min(found, key=lambda event: event["score"])
     small = replace(question, max_nodes=6, expected=last["event_id"], participants=None)
     assert (await memory.retrieval.query_references("default", small))["expected"]["stage"] == "no_room"
+
+
+async def test_every_page_adds_up_and_only_the_first_says_what_became_of_an_event(memory: Memory) -> None:
+    """Shares add up on later pages too; where an expected event stands is a question to the first page."""
+    question = EventNodesQuery(participants=("rosa",), query="what is the price of the heater", explain=True, limit=4)
+    first = await memory.retrieval.query_event_nodes("default", question)
+    later = replace(question, cursor=first["next_cursor"], expected="evt_nobody", participants=None)
+    second = await memory.retrieval.query_event_nodes("default", later)
+    for answer in (first, second):
+        for node in answer["root"]["children"]:
+            assert sum(node["signals"].values()) == node["score"]
+    assert "expected" not in second
+
+
+async def test_the_filter_is_named_where_nothing_matches_either(memory: Memory) -> None:
+    """An event of another channel is filtered, also where the question holds no word that any text has."""
+    of_rosa = EventNodesQuery(participants=("rosa",), limit=1)
+    [newest] = (await memory.retrieval.query_event_nodes("default", of_rosa))["root"]["children"]
+    asked = EventNodesQuery(
+        participants=("rosa",), query="zzyzx", channel="nowhere", explain=True, expected=newest["event_id"]
+    )
+    assert (await memory.retrieval.query_event_nodes("default", asked))["expected"]["stage"] == "filtered"
+    unfiltered = replace(asked, channel=None, participants=None)
+    assert (await memory.retrieval.query_event_nodes("default", unfiltered))["expected"]["stage"] == "not_matched"

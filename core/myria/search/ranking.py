@@ -185,17 +185,17 @@ def rank(
     plan = Plan.of(reading, corpus, census, superseded, weights)
     has_vectors = near is not None and order == "relevance" and reading.has_meaning
     timeline = corpus.laid_out
+    allowed = (filters or Filters()).allowed(timeline, corpus.parts)
     if not len(timeline) or not (plan.concepts or plan.scores_without_words or has_vectors):
-        return _without_hits(newest, explain, "not_matched")
+        return _without_hits(newest, "not_matched", explain, timeline, allowed)
     nearness = near.measured(corpus) if near is not None and has_vectors else None
     successor_scores = None if replaced is None or superseded is None else replaced.worth(plan, superseded)
     scores = scored(plan, corpus, matched_only=order != "relevance", near=nearness)
     # Not with superseded documents: a successor may answer although it holds none of the question's words.
     if nearness is not None and plan.sought and successor_scores is None and not _may_answer(plan, scores, nearness):
-        return _without_hits(newest, explain, "nothing_fits")
+        return _without_hits(newest, "nothing_fits", explain, timeline, allowed)
     if successor_scores is not None:
         raise_scores(scores.score, timeline.seq, *successor_scores)
-    allowed = (filters or Filters()).allowed(timeline, corpus.parts)
     changed = None
     if order == "relevance" and reading.asked and reading.asks_for in ("present", "change"):
         changed = _put_later_states_first(scores, corpus, allowed, plan, census.docs)
@@ -244,10 +244,15 @@ def rank(
     )
 
 
-def _without_hits(newest: int | None, explain: Ints | None, stage: Stage) -> Ranking:
-    """Return the ranking of nothing; the stage is that of all events that were expected."""
-    expected = () if explain is None else explain.tolist()
-    return Ranking(hits=(), newest=newest, expected=dict.fromkeys(expected, Placed(stage=stage)))
+def _without_hits(
+    newest: int | None, stage: Stage, explain: Ints | None, timeline: Timeline, allowed: Mask | None
+) -> Ranking:
+    """Return the ranking of nothing; the stage is that of all expected events that the filters let pass."""
+    wanted = () if explain is None else np.flatnonzero(np.isin(timeline.seq, explain))
+    expected = {
+        int(timeline.seq[at]): Placed(stage=stage if allowed is None or allowed[at] else "filtered") for at in wanted
+    }
+    return Ranking(hits=(), newest=newest, expected=expected)
 
 
 def _placed(

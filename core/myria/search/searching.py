@@ -167,7 +167,11 @@ class Search:
         hits = ranking.hits[:limit]
         if expected_seq is not None:
             expected = ranking.expected.get(expected_seq, Placed(stage="filtered" if root else "not_visible"))
-            if expected.stage == "shown" and all(hit.event_seq != expected_seq for hit in hits):
+            # A second look moves hits after they were ranked, and one hit more is ranked than is shown.
+            place = next((at for at, hit in enumerate(hits) if hit.event_seq == expected_seq), None)
+            if place is not None:
+                expected = Placed(stage="shown", place=place + 1, score=hits[place].score)
+            elif expected.stage == "shown":
                 expected = replace(expected, stage="no_room")
         return replace(
             result,
@@ -310,8 +314,11 @@ def _with_second_look(ranking: Ranking) -> Shares:
 async def _read_expected(
     connection: Connection, snapshot: SnapshotView, query: Query
 ) -> tuple[int | None, Placed | None]:
-    """Return the number of the event that a query expects, to be looked for in the ranking; or why it is in none."""
-    if not query.explain or query.expected is None:
+    """Return the number of the event that a query expects, to be looked for in the ranking; or why it is in none.
+
+    Only on a first page: later ones do not know what stood before them.
+    """
+    if not query.explain or query.expected is None or query.cursor is not None:
         return None, None
     row = await connection.fetchrow(sql("retrieval.expected"), snapshot.tenant, query.expected)
     if row is None or snapshot.scope(row["scope_id"]) is None:

@@ -188,12 +188,13 @@ class SecondLook:
         steps = [step_of_text.get(texts[hit.event_seq]) if hit.event_seq in texts else None for hit in head]
         moved = _reorder(head, steps, settings.weight_percent, changed=first.changed, beyond=beyond)
         moved = [hit for hit in moved if hit.event_seq not in withdrawn and (after is None or hit.score < after.score)]
-        rest = beyond
+        rest, shares = beyond, first.shares
         if after is not None or withdrawn:
             # The scores of moved hits are above all others: a place with such a score is among them.
             is_among = after is None or not beyond or after.score > beyond[0].score
-            rest = (await ranked(limit, head[-1].key if is_among else after, late)).hits
-        return replace(first, hits=(*moved, *rest)[:limit])
+            following = await ranked(limit, head[-1].key if is_among else after, late)
+            rest, shares = following.hits, {**shares, **following.shares}
+        return replace(first, hits=(*moved, *rest)[:limit], shares=shares)
 
     def _steps_of_texts(self, slot: ReadSlot, question: str, texts: Sequence[str], asker: ShownTo) -> Look | None:
         """Return the model's answer about these texts; None for no texts, or if it gave none.

@@ -165,12 +165,15 @@ class BlockReader:
                 blocks = []
         if blocks:
             packs.append((await self._pack(blocks), None))
+        made = len(packs) - packs_before
+        if joined:
+            made = min(made, 1)  # all but the last are full: they need not be joined again
         return VisibleBlocks(
             visible=visible,
             table=_table(visible, previous),
             alone=tuple([scope for scope in visible.scopes if scope.scope_id in alone_ids]),
             packs=tuple(packs),
-            added=0 if previous is None else added + len(packs) - packs_before,
+            added=0 if previous is None else added + made,
         )
 
     async def _pack(self, blocks: Sequence[tuple[int, bytes]]) -> Pack:
