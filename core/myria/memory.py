@@ -147,8 +147,9 @@ class Memory(Administration):
         Args:
             may_name: tells whether the caller may use a name, so that another spelling can be shown to it.
         """
-        if query.expected is not None:
-            [expected] = await self.event_ids(tenant, [query.expected])
+        named = query.expected
+        if named is not None:
+            [expected] = await self.event_ids(tenant, [named])
             query = replace(query, expected=expected)
         writer = None
         if query.format == "text":
@@ -163,6 +164,9 @@ class Memory(Administration):
             answer = await self.retrieval.query_event_nodes(tenant, query, within=fits)
         else:
             answer = await self.retrieval.query_references(tenant, query, within=fits)
+        if "expected" in answer and answer["expected"]["stage"] == "not_visible":
+            # The id behind a handle is only for those who may see the event.
+            answer["expected"]["event_id"] = named
         if not answer["root"]["children"] and query.cursor is None:
             async with self.database.read(tenant) as connection:
                 spellings = await other_spellings(connection, tenant, query.masks, may_name)

@@ -236,7 +236,7 @@ def test_only_proxies_of_ours_say_where_a_request_comes_from(
 
 
 def test_without_proxies_a_header_says_nothing() -> None:
-    """NoCredentials can send it."""
+    """Anybody can send it."""
     assert Proxies([]).client("10.0.0.1", [b"198.51.100.1"]) == "10.0.0.1"
 
 

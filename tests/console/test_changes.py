@@ -57,6 +57,14 @@ async def test_a_form_needs_its_token(served: Served, browser: Browser, database
     assert status.content["active_snapshot_id"] == second
 
 
+async def test_no_act_chooses_a_snapshot_by_itself(served: Served, browser: Browser, database: Database) -> None:
+    """A page that lost the snapshot it was about asks for one, and rolls nothing back."""
+    _, second = await _two_snapshots(served, database)
+    page = await browser.get("/console/changes/rollback")
+    assert "Choose a snapshot" in text_of(page.text)
+    assert (await served.call("get_snapshot_status", {})).content["active_snapshot_id"] == second
+
+
 async def test_nothing_changes_by_opening_a_page(served: Served, browser: Browser, database: Database) -> None:
     """Every act has a page that only asks."""
     _, second = await _two_snapshots(served, database)

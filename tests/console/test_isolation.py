@@ -36,6 +36,7 @@ ROLES = (
     ("read", "admin", "erase"),
     ("admin",),
 )
+FACES = ("core", "agent", "admin")
 REQUESTS = share(2_000)
 SECRET = re.compile(r"secret-([a-z]+)-([a-z]+)-([a-z]+)")
 READERS_ONLY = ("ask", "events", "topics", "notes", "people")
@@ -155,7 +156,9 @@ async def test_nobody_is_shown_what_their_key_may_not_see(
         for roles in ROLES:
             own = rng.choice((("ada",), ("bob",), ("cy",), ("ada", "bob")))
             browser = Browser(httpx.AsyncClient(base_url=served.client.base_url, timeout=PATIENCE_S))
-            await browser.sign_in(await make_key(store, *own, tenant=tenant, roles=roles, name=f"{tenant}{roles}"))
+            await browser.sign_in(
+                await make_key(store, *own, tenant=tenant, roles=roles, name=f"{tenant}{roles}", faces=FACES)
+            )
             everybody.append(Somebody(tenant, own, roles, browser))
 
     async def ask(somebody: Somebody, address: str, *, is_part: bool) -> None:

@@ -128,7 +128,8 @@ async def test_a_bad_key_is_refused_and_counted(served: Served, browser: Browser
 
 
 @pytest.mark.parametrize(
-    "place", ["https://evil.example/", "//evil.example", "/console/../mcp", "/console/\\evil", "x"]
+    "place",
+    ["https://evil.example/", "//evil.example", "/console/../mcp", "/console/%2e%2e/mcp", "/console/\\evil", "x"],
 )
 async def test_signing_in_leads_nowhere_else(served: Served, browser: Browser, store: AccessStore, place: str) -> None:
     """An address to go on to that is not a page of the console is dropped."""
@@ -163,13 +164,19 @@ async def test_only_administrators_read_operations_and_audit(
         assert "role_required" in text_of(refused.text)
     admin, foreign = another(served), another(served)
     await admin.sign_in(await make_key(store, "root", roles=("read", "admin"), faces=("core", "admin")))
-    await foreign.sign_in(await make_key(store, "root", roles=("read", "admin"), tenant="other"))
+    both = ("core", "admin")
+    await foreign.sign_in(await make_key(store, "root", roles=("read", "admin"), faces=both, tenant="other"))
+    outside = another(served)
+    await outside.sign_in(await make_key(store, "root", roles=("read", "admin"), faces=("core",)))
+    for path in ("/console/operations", "/console/audit", "/console/changes/diff"):
+        assert "face_not_allowed" in text_of((await outside.get(path)).text)  # not a key for the API admin
+    await outside.client.aclose()
     assert "Settings in force" in text_of((await admin.get("/console/operations")).text)
     said = text_of((await admin.get("/console/audit")).text)
     assert "console.sign_in" in said
     assert "No entry holds this text" in text_of((await admin.get("/console/audit", q="no such act")).text)
     exported = (await admin.get("/console/audit.jsonl", q="console.sign_in")).text.splitlines()
-    assert len(exported) == 2  # of this tenant, not of the other
+    assert len(exported) == 3  # of this tenant, not of the other
     assert "console.sign_in" in text_of((await foreign.get("/console/audit")).text)
     assert len((await foreign.get("/console/audit.jsonl", q="console.sign_in")).text.splitlines()) == 1
     await admin.client.aclose()

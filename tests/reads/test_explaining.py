@@ -173,3 +173,19 @@ async def test_the_filter_is_named_where_nothing_matches_either(memory: Memory) 
     assert (await memory.retrieval.query_event_nodes("default", asked))["expected"]["stage"] == "filtered"
     unfiltered = replace(asked, channel=None, participants=None)
     assert (await memory.retrieval.query_event_nodes("default", unfiltered))["expected"]["stage"] == "not_matched"
+
+
+async def test_a_handle_tells_no_id_of_what_is_not_visible(memory: Memory) -> None:
+    """Who expects an event by a handle learns its id only where they may see it."""
+    of_jonas = EventNodesQuery(participants=("jonas",), limit=200)
+    [hidden, *_] = [
+        node
+        for node in (await memory.retrieval.query_event_nodes("default", of_jonas))["root"]["children"]
+        if "rosa" not in node["participants"]
+    ]
+    handle = (await memory.retrieval.handles("default")).of(hidden["event_seq"])
+    for name in (f"e:{handle}", "e:999999999"):
+        asked = EventNodesQuery(participants=("rosa",), query="price", explain=True, expected=name)
+        told = (await memory.show("default", asked)).content["expected"]
+        assert told["stage"] == "not_visible"
+        assert told["event_id"] == name

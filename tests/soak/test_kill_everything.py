@@ -19,7 +19,7 @@ from tests.soak.wire import Client
 from tests.support.counts import share
 from tests.support.processes import Spawned, Spawner, free_port
 
-KILLS = share(50)
+KILLS = share(50, least=len(VICTIMS))
 CLIENTS = 8
 SEED = 20_261_122
 BACK_WITHIN_S = 30.0

@@ -120,7 +120,11 @@ async def query(
             answer = await memory.retrieval.query_references(
                 options.tenant, read(ReferencesInput, arguments).query_value(principal)
             )
-    tree = answer_tree(answer, scores=scores or explain) if answer["root"]["children"] else Text(NOTHING)
+    tree = (
+        answer_tree(answer, scores=scores or explain or expect is not None)
+        if answer["root"]["children"]
+        else Text(NOTHING)
+    )
     more = (f"--cursor {answer['next_cursor']}", "dim") if answer.get("next_cursor") else None
     options.answer(answer, tree, more, expected_text(answer["expected"]) if answer.get("expected") else None)
 

@@ -54,7 +54,9 @@ def decode(data: bytes) -> Any:
     except orjson.JSONEncodeError as error:
         raise _too_deep(data) from error
     if written != data and _is_ambiguous(data):
-        raise _refusal(data, "an object has the same key twice, or an integer does not fit 64 bits")
+        raise _refusal(
+            data, "an object has a key twice (keep one), or an integer does not fit 64 bits (send it as text)"
+        )
     return value
 
 

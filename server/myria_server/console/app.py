@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
-from urllib.parse import parse_qsl, quote
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, quote, unquote
 
 from starlette.applications import Starlette
+from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -16,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from myria.access.limits import CredentialLimits
 from myria.access.principal import ApiName, Role
-from myria.errors import CredentialInvalid, CredentialMissing, MyriaError
+from myria.db.fairness import caller
+from myria.errors import CredentialInvalid, CredentialMissing, DeadlineExceeded, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.console import ask, changes, events, notes, operations, people, topics
@@ -34,6 +36,8 @@ FORM_S = 30.0
 
 _MOST_FIELDS = 100
 _SEE_OTHER = 303
+
+T = TypeVar("T")
 
 Values = Mapping[str, Any]
 View = Callable[[Desk, Request], Awaitable[tuple[str, Values] | Response]]
@@ -65,6 +69,7 @@ class Console:
         self._visitors = visitors
         self._limits = limits
         self._limiter = limiter
+        self._deadline_s = settings.mcp.request_deadline_s
         pages = changes.ChangePages(memory)
         operating = operations.OperationsPages(memory, settings)
         self._app = Starlette(
@@ -128,7 +133,7 @@ class Console:
                 return self._problem(error.code, error.message, error.http_status, desk, request)
             try:
                 desk.principal.need(roles, what="this page")
-                answered = await view(desk, request)
+                answered = await self._within_deadline(view(desk, request), desk)
                 if isinstance(answered, Response):
                     return answered
                 template, values = answered
@@ -162,7 +167,7 @@ class Console:
                 if usage is not None:
                     usage.begin()
                     usage.end()
-                address = await act(desk, request, form)
+                address = await self._within_deadline(act(desk, request, form), desk)
             except ToolRefused as refused:
                 return self._problem(refused.code, refused.message, refused.status, desk, request)
             except MyriaError as error:
@@ -173,6 +178,22 @@ class Console:
             return response
 
         return answer
+
+    async def _within_deadline(self, work: Awaitable[T], desk: Desk) -> T:
+        """Return what a page's work returns, which shares the database fairly with other callers.
+
+        Raises:
+            DeadlineExceeded: it takes longer than a request may.
+        """
+        token = caller.set(desk.principal.caller)
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await work
+        except TimeoutError as error:
+            message = f"The page was not ready within {self._deadline_s:g} s. Ask for less, or try again."
+            raise DeadlineExceeded(message, deadline_s=self._deadline_s) from error
+        finally:
+            caller.reset(token)
 
     def _frame(self, desk: Desk, request: Request) -> Values:
         """Return the values that the frame of every page needs."""
@@ -191,7 +212,7 @@ class Console:
     def _refused(self, request: Request, error: MyriaError) -> Response:
         """Send a browser without a valid session to sign in, and then back; any other refusal is a page."""
         if isinstance(error, CredentialMissing | CredentialInvalid):
-            place = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            place = _page_of(request)
             address = f"{PREFIX}/sign-in?next={quote(place, safe='')}"
             if request.headers.get("hx-request") == "true":
                 return Response(status_code=204, headers={"hx-redirect": address})
@@ -269,9 +290,19 @@ async def _form(request: Request) -> Mapping[str, str] | None:
         return None
 
 
+def _page_of(request: Request) -> str:
+    """Return the page that a browser shows: for a part of a page, and for a form, not what was asked for just now."""
+    shown = request.headers.get("hx-current-url") or (
+        request.headers.get("referer") if request.method == "POST" else None
+    )
+    url = request.url if shown is None else URL(shown)
+    return _place(url.path + (f"?{url.query}" if url.query else ""))
+
+
 def _place(text: str | None) -> str:
     """Return the page of the console to go on to; the first one for an address of anything else."""
-    # Browsers read a backslash as a slash, and resolve dots.
-    if text is None or not text.startswith(PREFIX + "/") or "\\" in text or ".." in text or not text.isprintable():
+    # Browsers read a backslash as a slash, and resolve dots, also escaped ones.
+    path = unquote((text or "").partition("?")[0])
+    if text is None or not path.startswith(PREFIX + "/") or ".." in path or "\\" in text or not text.isprintable():
         return PREFIX + "/ask"
     return text

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from myria.builds import browse
-from myria.errors import PathNotFound
+from myria.errors import InvalidArgument, PathNotFound
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import number_of
@@ -87,14 +87,22 @@ def _act_of(request: Request) -> _Act:
     return ACTS[name]
 
 
+def _need_snapshot(act: _Act, snapshot_id: str) -> None:
+    """Refuse an act that names no snapshot: the tools would choose one, and nobody has seen which."""
+    if act.argument is not None and not snapshot_id:
+        raise InvalidArgument("Choose a snapshot on the page Changes first.", field="snapshot")
+
+
 async def confirm(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
     """Show what an act will change, and ask once."""
     act = _act_of(request)
+    snapshot_id = request.query_params.get("snapshot", "")
+    _need_snapshot(act, snapshot_id)
     status = await desk.call("get_snapshot_status")
     return "confirm.html", {
         "act": act,
         "name": request.path_params["act"],
-        "snapshot_id": request.query_params.get("snapshot", ""),
+        "snapshot_id": snapshot_id,
         "status": status,
     }
 
@@ -104,6 +112,7 @@ async def act(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     chosen = _act_of(request)
     arguments: dict[str, Any] = {"reason": form.get("reason", "").strip()} if chosen.takes_reason else {}
     if chosen.argument is not None:
+        _need_snapshot(chosen, form.get("snapshot", ""))
         arguments[chosen.argument] = form.get("snapshot", "")
     await desk.call(chosen.tool, **arguments)
     return f"{PREFIX}/changes?done={request.path_params['act']}"
@@ -123,7 +132,7 @@ class ChangePages:
         cursor, tenant = request.query_params.get("cursor"), desk.principal.tenant
         status = await desk.call("get_snapshot_status")
         listed = await desk.call("list_snapshots", limit=_PAGE, cursor=cursor)
-        is_admin = "admin" in desk.principal.roles and not cursor
+        is_admin = desk.is_admin and not cursor
         return "changes.html", {
             "status": status,
             "snapshots": listed["snapshots"],
@@ -136,6 +145,7 @@ class ChangePages:
 
     async def diff(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show what differs between two snapshots, scope by scope."""
+        desk.principal.need_api("admin")
         desk.principal.need(("admin",), what="a diff of snapshots")
         tenant, parameters = desk.principal.tenant, request.query_params
         async with self._memory.database.read(tenant) as connection:

@@ -16,7 +16,7 @@ from myria_server.mcp.toolbox import AddressOf, Toolbox
 
 Json = dict[str, Any]
 
-_API_OF: Mapping[str, ApiName] = {tool.name: tool.apis[0] for tool in TOOLS}
+_APIS_OF: Mapping[str, tuple[ApiName, ...]] = {tool.name: tool.apis for tool in TOOLS}
 
 
 class ToolRefused(Exception):
@@ -52,14 +52,19 @@ class Desk:
         return canonical_participants(list(self.names)) if self.names else None
 
     @property
+    def is_admin(self) -> bool:
+        """Whether the visitor administers: only then a page shows what is about every group of people."""
+        return "admin" in self.principal.roles and "admin" in self.principal.faces
+
+    @property
     def principal(self) -> Principal:
         """The principal of the visitor."""
         return self.visitor.principal
 
     def may(self, tool_name: str) -> bool:
         """Tell whether the visitor may call a tool, so that a page offers only what can be done."""
-        api = _API_OF[tool_name]
-        if api not in self.toolboxes or api not in self.principal.faces:
+        api = self._api_of(tool_name)
+        if api is None:
             return False
         return any(tool.name == tool_name for tool in self.toolboxes[api].offered_to(self.principal))
 
@@ -77,16 +82,21 @@ class Desk:
         Raises:
             ToolRefused: the tool refuses.
         """
-        api = _API_OF[tool_name]
+        api = self._api_of(tool_name)
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
-        if api not in self.principal.faces or api not in self.toolboxes:
-            message = f"this credential may not use the API {api}, to which {tool_name} belongs"
+        if api is None:
+            message = f"{tool_name} needs a key for the API {' or '.join(_APIS_OF[tool_name])}"
             raise ToolRefused({"code": "face_not_allowed", "message": message}, 403)
         result = await self.toolboxes[api].call(tool_name, given, self.principal, self.address_of)
         content: Json = orjson.loads(result.body)
         if result.is_error:
             raise ToolRefused(content["error"] if isinstance(content.get("error"), dict) else _error_of(content), 400)
         return content, result.text
+
+    def _api_of(self, tool_name: str) -> ApiName | None:
+        """Return an API by which the visitor may call a tool; None if there is none."""
+        usable = (api for api in _APIS_OF[tool_name] if api in self.principal.faces and api in self.toolboxes)
+        return next(usable, None)
 
     async def ask(self, tool_name: str, **arguments: Any) -> Json:
         """Call a tool that reads, as those whom the page's address names.

@@ -33,16 +33,21 @@ class OperationsPages:
 
     async def overview(self, desk: Desk, _request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show how the parts do, what the tenant uses, and the settings in force."""
+        desk.principal.need_api("admin")
         memory, tenant = self._memory, desk.principal.tenant
         problem: MyriaError | None = None
         try:
             await memory.ready()
         except MyriaError as error:
             problem = error
-        status = await desk.call("get_snapshot_status")
-        async with memory.database.read(tenant) as connection:
-            quotas = dict(await connection.fetchrow(sql("access.quotas"), tenant) or {})
-            tokens = dict(await connection.fetchrow(sql("access.model_tokens"), tenant) or {})
+        status: Json | None = None
+        quotas: Json = {}
+        tokens: Json = {}
+        if problem is None:
+            status = await desk.call("get_snapshot_status")
+            async with memory.database.read(tenant) as connection:
+                quotas = dict(await connection.fetchrow(sql("access.quotas"), tenant) or {})
+                tokens = dict(await connection.fetchrow(sql("access.model_tokens"), tenant) or {})
         return "operations.html", {
             "version": version("myria"),
             "problem": problem,
@@ -55,6 +60,7 @@ class OperationsPages:
 
     async def audit(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show who administered what, and which attempts were refused."""
+        desk.principal.need_api("admin")
         sought = request.query_params.get("q", "").strip().replace("\0", "")
         before = number_of(request.query_params.get("before"), default=0)
         entries = await self._entries(desk, sought, before if type(before) is int and before else None, _PAGE + 1)
@@ -67,6 +73,7 @@ class OperationsPages:
 
     async def export(self, desk: Desk, request: Request) -> Response:
         """Send all entries that hold a text, as JSON lines, newest first."""
+        desk.principal.need_api("admin")
         sought = request.query_params.get("q", "").strip().replace("\0", "")
 
         async def lines() -> AsyncIterator[bytes]:

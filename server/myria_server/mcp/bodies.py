@@ -1,7 +1,8 @@
 """Decoding what clients send, so that nothing they send keeps others waiting or fills the memory.
 
-A body that holds too much is refused before it is decoded. All but tiny ones are decoded in a thread. Only a few big
-ones are held at a time, from decoding to answer; further ones wait, fairly between callers.
+A body that holds too much is refused before it is decoded. All but tiny ones are decoded in a thread, two at a time, in
+the order in which they came. Only a few big ones are held at a time, from decoding to answer; further ones wait, fairly
+between callers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Handler `tools/call` over HTTP, whatever its protocol version and its shape.
+"""Answers `tools/call` over HTTP, whatever its protocol version and its shape.
 
 The SDK builds a transport, a connection, a dispatcher and several models for each request: 0.4 ms of CPU, several times
 what an append costs. So calls never reach it. What a well-formed call is, its own validators say, and what is refused

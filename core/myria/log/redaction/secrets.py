@@ -35,13 +35,13 @@ _OWN = (
     (r"\b(sk-[A-Za-z0-9_-]{20,})", "sk-"),
     (r"(AIza[0-9A-Za-z_-]{35})", "AIza"),
     # this project's keys, tokens and codes
-    (r"\b((?:myr_[a-z0-9]{6,32}_|my[acf]_)[A-Za-z0-9]{20,})", "my"),
+    (r"\b((?:myr_[a-z0-9]{6,32}_|my[acfs]_)[A-Za-z0-9]{20,})", "my"),
     (r"(?i)\bbearer[ \t]+([A-Za-z0-9._~+/=-]{16,})", "bearer"),
     (r"(?i)\bauthorization['\"]?[ \t]*:[ \t]*['\"]?basic[ \t]+([A-Za-z0-9+/=]{8,})", "basic"),
 )
 
 FIRST_LOOK_OWN = (
-    r"sk-[\w-]{20}|AIza[\w-]{35}|my(?:r_[a-z0-9]{6,32}|[acf])_[a-z0-9]{20}|bearer(?:[ \t]|\\t)+[\w.~+/=-]{16}"
+    r"sk-[\w-]{20}|AIza[\w-]{35}|my(?:r_[a-z0-9]{6,32}|[acfs])_[a-z0-9]{20}|bearer(?:[ \t]|\\t)+[\w.~+/=-]{16}"
     r"|basic(?:[ \t]|\\t)+[a-z0-9+/=]{8}"
 )
 
