@@ -52,7 +52,7 @@ demo: venv ## The same with a sample conversation, three questions and their ans
 control-plane: venv-dev ## Build a Kubernetes control plane for the tests, once, into the user's cache (minutes).
 	@$(BIN)/python scripts/build_control_plane.py
 
-check: venv-dev ## Run what needs no cluster or installation and starts no programs: a third of cases and repetitions.
+check: venv-dev ## Run what needs no cluster or installation and starts no programs, with a part of cases and repetitions.
 	MYRIA_TEST_CHECK=1 $(PYTEST) $(SPREAD) $(or $(ARGS),tests -m 'not processes' $(HEAVY:%=--ignore=tests/%))
 
 test: venv-dev ## Run the whole suite (the long checks with a twentieth of their counts), slowest tests last.

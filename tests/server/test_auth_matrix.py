@@ -32,6 +32,7 @@ from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_
 from myria_server.http.resource import WELL_KNOWN
 from tests.server.wire import BASE_HEADERS, META, MODERN, Served, call, event, headers, serving
 from tests.support.builds import rows
+from tests.support.counts import SOAK
 from tests.support.issuer import NOW, RunningIssuer, encoded, hmac_token, public_pem, rsa_key
 from tests.support.postgres import Database
 
@@ -469,8 +470,9 @@ def requests(*, faces: tuple[str, ...] = tuple(PATH_OF)) -> Iterator[Asked]:
 
 def a_third(table: Iterable[Asked], number: int) -> list[Asked]:
     """Return every third request, another third for the next number: checks before the endpoint see no tool, so that
-    each request meets many of the credentials, and each credential many of the requests."""
-    return list(table)[number % 3 :: 3]
+    each request meets many of the credentials, and each credential many of the requests. All of them in a soak run."""
+    every = list(table)
+    return every if SOAK else every[number % 3 :: 3]
 
 
 def rest_requests() -> Iterator[Asked]:

@@ -123,6 +123,14 @@ async def test_a_result_that_cannot_be_read_changes_nothing(
     assert "zyxwv" not in caplog.text
 
 
+async def test_a_turn_without_an_id_is_compared_under_the_id_that_it_is_given(memory: Memory) -> None:
+    """The tool that prepares and keeps a turn names it, and the comparison has that name."""
+    async with serving(memory, SHADOW) as served:
+        asked = {"session_id": "s", "current_input": "Who am I?", "client_result": {"input_items": [said("Who am I?")]}}
+        begun = await ask(served, "memory_run_turn", asked)
+        assert {row[0] for row in await told(memory)} == {begun["turn_id"]}
+
+
 async def test_outside_of_shadow_mode_nothing_is_compared(memory: Memory) -> None:
     """A host may go on sending its results after its cut-over; a repeat of a stored turn compares nothing either."""
     theirs: dict[str, Any] = {"client_result": {"input_items": [], "facts": []}}

@@ -153,7 +153,7 @@ async def memory_run_turn(call: TurnCall, request: RunTurnInput) -> Json:
         turn_id = request.turn_id or new_turn_id()
         session = _session_of(call, request)
         call.principal.need_channel(session.channel)
-        prepared = await memory_before_turn(call, request)
+        prepared = await memory_before_turn(call, request.model_copy(update={"turn_id": turn_id}))
         token = _make_token(call, request, session, turn_id, secret=secret)
         return {**prepared, "operation_token": token, "turn_id": turn_id}
     first_call = _open_token(request.operation_token, call.tenant, secret=secret)
