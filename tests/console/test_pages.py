@@ -23,7 +23,7 @@ async def test_an_answer_leads_to_its_event_and_topic(served: Served, browser: B
     event_link = next(a["href"] for tag, a in elements(best.text) if tag == "a" and "/events/" in (a.get("href") or ""))
     page = await browser.get(event_link or "")
     assert page.status_code == 200
-    assert "Who may see it agent_1, user_42" in text_of(page.text)
+    assert "Who may see it agent_1 , user_42" in text_of(page.text)
     by_topic = await browser.get("/console/ask", q="kiln", view="topics", **{"as": "user_42"})
     topic_links = [a["href"] for tag, a in elements(by_topic.text) if "/topics/" in (a.get("href") or "")]
     topic = await browser.get(topic_links[0] or "")

@@ -21,6 +21,7 @@ from myria.search.cache import ByteCache
 from myria.search.found import EventFinder
 from myria.search.handles import Handles
 from myria.search.lookups import event_answer, topic_answer
+from myria.search.provenance import event_provenance
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.read_slots import ReadSlot, ReadSlots
 from myria.search.searching import Search
@@ -221,6 +222,20 @@ class Retrieval:
                 include_internal=include_internal,
                 include_superseded=include_superseded,
             )
+
+    async def event_provenance(self, tenant: str, event_id: str, masks: Masks) -> Json | None:
+        """Return what an event replaced and the topics that hold it; see `myria.search.provenance`.
+
+        The caller has read the event before (`get_event`), which tells whether it may be shown at all.
+        """
+
+        async def reading(connection: Connection, slot: ReadSlot) -> Json | None:
+            snapshot = await open_snapshot(
+                connection, self.cache, tenant, masks, None, slot=slot, include_superseded=True
+            )
+            return await event_provenance(connection, snapshot, event_id, self._topics)
+
+        return await self.slots.read((tenant, masks), reading)
 
     async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> Json:
         """Return one topic of the active snapshot, or where its events went when it is no more (archived).

@@ -111,6 +111,10 @@ class Hidden:
         shown: Mask = ~np.isin(seqs, self.seqs)
         return shown
 
+    def shows(self, event_seq: int) -> bool:
+        """Return whether one event may be shown."""
+        return bool(self.shown(np.array([event_seq], dtype=np.int64))[0])
+
     def masked(self, view: View, mask: Mask | None) -> Mask | None:
         """Return the mask of a tree's documents that also leaves out what is hidden; None where all are shown."""
         if not len(self.seqs):

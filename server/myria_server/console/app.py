@@ -80,7 +80,7 @@ class Console:
                 Route(PREFIX + "/sign-in", self._sign_in, methods=["GET", "POST"]),
                 Route(PREFIX + "/sign-out", self._acting(self._sign_out), methods=["POST"]),
                 Route(PREFIX + "/ask", self._viewing(ask.view)),
-                Route(PREFIX + "/events/{event_id}", self._viewing(events.event)),
+                Route(PREFIX + "/events/{event_id}", self._viewing(events.EventPages(memory).event)),
                 Route(PREFIX + "/topics", self._viewing(topics.TopicPages(memory).overview)),
                 Route(PREFIX + "/topics/{topic_id}", self._viewing(topics.topic)),
                 Route(PREFIX + "/notes", self._viewing(notes.overview)),

@@ -1,4 +1,4 @@
-"""The page of one event: what it holds, who may see it, and what came before it."""
+"""The page of one event: what it says, who may see it and why, where it stands, and what was said around it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,82 @@ from typing import Any
 
 from starlette.requests import Request
 
-from myria_server.console.desk import Desk
+from myria.log.payloads import speaker_of, whole_text
+from myria.memory import Memory
+from myria_server.console.desk import Desk, Json, ToolRefused
+
+_AROUND = 5
+"""Events that are shown before and after."""
+
+_NOTE = "myria.note"
 
 
-async def event(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show an event."""
-    event_id = request.path_params["event_id"]
-    answer = await desk.ask("get_event", event_id=event_id, include_internal=True, include_superseded=True)
-    found = answer["event"]
-    around = await desk.ask(
-        "query_event_nodes",
-        context_id=found.get("context_id"),
-        channel=None if found.get("context_id") else found["channel"],
-        until=found["timestamp"],
-        order="newest",
-        limit=5,
-    )
-    before = [node for node in around["root"]["children"] if node["event_id"] != event_id]
-    return "event.html", {"event": found, "snapshot_id": answer["snapshot_id"], "before": before[::-1]}
+class EventPages:
+    """The page of an event; where it stands is more than tools answer."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def event(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show an event."""
+        answer = await desk.ask(
+            "get_event", event_id=request.path_params["event_id"], include_internal=True, include_superseded=True
+        )
+        event = answer["event"]
+        asked_as = desk.principal.asking_as(desk.named)
+        stands = await self._memory.retrieval.event_provenance(
+            desk.principal.tenant, event["event_id"], desk.principal.asking(desk.named)
+        )
+        payload = event["payload"]
+        return "event.html", {
+            "event": event,
+            "text": whole_text(payload),
+            "speaker": speaker_of(payload),
+            "snapshot_id": answer["snapshot_id"],
+            "asked_as": asked_as,
+            "stands": stands or {"replaces": [], "path": [], "subjects": []},
+            "note": await _note_of(desk, event),
+            **await _around(desk, event),
+        }
+
+
+async def _around(desk: Desk, event: Json) -> Json:
+    """Return the events `before` and `after` an event in its conversation, or in its channel where it names none.
+
+    `place` holds the parameters by which Ask lists the same conversation.
+    """
+    context_id = event.get("context_id")
+    place = {"context_id": context_id} if context_id else {"channel": event["channel"]}
+
+    async def asked(count: int, **bounds: Any) -> list[Json]:
+        found = await desk.ask("query_event_nodes", limit=count, include_superseded=True, **place, **bounds)
+        nodes: list[Json] = found["root"]["children"]
+        return [node for node in nodes if node["event_id"] != event["event_id"]]
+
+    before = await asked(_AROUND, until=event["timestamp"], order="newest")
+    after = await asked(_AROUND + 1, since=event["timestamp"], order="oldest")  # the event itself is among them
+    return {
+        "before": before[::-1],
+        "after": after[:_AROUND],
+        "place": {"context": context_id} if context_id else {"channel": event["channel"]},
+    }
+
+
+async def _note_of(desk: Desk, event: Json) -> Json | None:
+    """Return the note of which an event is a version, None of any other event.
+
+    `is_open` says whether the visitor's key and the name as whom it asks also open the note's page.
+    """
+    fields = event["payload"].get("note")
+    if event.get("type") != _NOTE or not isinstance(fields, dict) or not isinstance(fields.get("id"), str):
+        return None
+    note: Json = {"id": fields["id"], "version": fields.get("version"), "is_open": False}
+    if desk.may("fragment_history"):
+        try:
+            history = await desk.call(
+                "fragment_history", agentId=desk.names[0] if desk.names else None, id=fields["id"], format="json"
+            )
+        except ToolRefused:
+            return note
+        note |= {"is_open": True, "current": history["current"]["version"]}
+    return note

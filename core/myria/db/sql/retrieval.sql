@@ -116,6 +116,24 @@ LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event
 LEFT JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = successor.scope_id
 WHERE newest.reason = 'superseded';
 
+-- name: replaced_by
+-- What an event replaced, and whose that is, the newest first: of the first $3 withdrawals after the event.
+SELECT e.event_id, e.occurred_at, e.utc_offset, e.payload, s.participants
+FROM (
+    SELECT w.event_seq, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.by_event_seq > $2
+    ORDER BY w.by_event_seq LIMIT $3
+) later
+CROSS JOIN LATERAL (
+    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = later.event_seq
+    ORDER BY w.by_event_seq DESC LIMIT 1
+) newest
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = later.event_seq
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+WHERE later.superseded_by = $2 AND newest.reason = 'superseded' AND newest.superseded_by = $2
+ORDER BY later.event_seq DESC;
+
 -- name: driver
 -- Of the participants who ask, the one with the fewest scopes, and how many these are: every visible scope is one of
 -- them, and scopes are only ever added, so as long as the number is the same, the visible scopes are.

@@ -1,0 +1,141 @@
+"""The page of one event says all that its visitor may know of it, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.console.conftest import Browser, elements, text_of
+from tests.server.wire import Served, call, event, headers
+from tests.support import builds
+from tests.support.postgres import Database
+
+
+async def _append(served: Served, key: str, text: str, **fields: Any) -> str:
+    stored = await served.call("append_event", {**event(key, text=text), **fields})
+    assert not stored.is_error, stored.content
+    event_id: str = stored.content["event_id"]
+    return event_id
+
+
+def _links(page: str, part: str) -> list[str]:
+    """Return the addresses of links that hold a text."""
+    return [a["href"] or "" for tag, a in elements(page) if tag == "a" and part in (a.get("href") or "")]
+
+
+async def test_an_event_names_its_topics_and_the_way_to_them(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """An indexed event leads to each topic above it; one of the tail says that the next build places it."""
+    built = [await _append(served, str(n), f"the kiln opens at {n}", context_id="kiln") for n in range(6)]
+    early = await browser.get(f"/console/events/{built[2]}", **{"as": "user_42"})
+    assert "No snapshot is built yet" in text_of(early.text)
+    snapshot = (await builds.build(database)).snapshot_id
+    page = await browser.get(f"/console/events/{built[2]}", **{"as": "user_42"})
+    assert snapshot in page.text
+    topics = _links(page.text, "/topics/")
+    assert topics
+    for address in topics:
+        assert "Events 6" in text_of((await browser.get(address)).text)
+    tail = await _append(served, "tail", "the kiln is closed", context_id="kiln")
+    page = await browser.get(f"/console/events/{tail}", **{"as": "user_42"})
+    assert "It is newer than the snapshot. It is found already; the next build places it." in text_of(page.text)
+
+
+async def test_an_event_stands_within_its_conversation(served: Served, browser: Browser) -> None:
+    """Before it and after it stand the next events of its conversation, with a way to those further off."""
+    ids = [
+        await _append(served, str(n), f"line {n}.", context_id="talk", timestamp=f"2026-03-01T10:{n:02}:00Z")
+        for n in range(20)
+    ]
+    await _append(served, "other", "of another talk", context_id="other", timestamp="2026-03-01T10:09:30Z")
+    page = await browser.get(f"/console/events/{ids[9]}", **{"as": "user_42"})
+    around = text_of(page.text).partition("What was said around it")[2].partition("What the append answered")[0]
+    places = [around.index(f"line {n}.") for n in (4, 5, 6, 7, 8)]
+    places += [around.index("This event")]
+    places += [around.index(f"line {n}.") for n in (10, 11, 12, 13, 14)]
+    assert places == sorted(places)
+    assert "line 3." not in around
+    assert "line 15." not in around
+    assert "another talk" not in around
+    (earlier,) = _links(page.text, "until=")
+    (later,) = _links(page.text, "since=")
+    assert "line 3." in text_of((await browser.get(earlier)).text)
+    assert "line 15." in text_of((await browser.get(later)).text)
+
+
+async def test_what_replaced_an_event_and_what_it_replaced(served: Served, browser: Browser) -> None:
+    """The older event leads to the newer and back; who may not see one of them learns nothing of it."""
+    old = await _append(served, "old", "the kiln opens on Friday", participants=["ada", "bob"])
+    stored = await served.call(
+        "append_event",
+        {**event("new", text="the kiln opens on Monday"), "participants": ["bob"], "supersedes": [old]},
+    )
+    assert not stored.is_error, stored.content
+    new = stored.content["event_id"]
+    page = await browser.get(f"/console/events/{old}", **{"as": "bob"})
+    assert _links(page.text, f"/events/{new}")
+    page = await browser.get(f"/console/events/{new}", **{"as": "bob"})
+    assert "What it replaced the kiln opens on Friday" in text_of(page.text)
+    assert _links(page.text, f"/events/{old}")
+    page = await browser.get(f"/console/events/{old}", **{"as": "ada"})
+    assert "A newer event replaced this one." in text_of(page.text)
+    assert new not in page.text
+
+
+async def test_a_forgotten_event_leaves_no_trace_on_other_pages(served: Served, browser: Browser) -> None:
+    """What an event replaced leaves its page once it is forgotten; its own page then reads as that of an absent one."""
+    old = await _append(served, "old", "the kiln opens on Friday")
+    stored = await served.call("append_event", {**event("new", text="the kiln opens on Monday"), "supersedes": [old]})
+    new = stored.content["event_id"]
+    forgotten = await served.call("withdraw_events", {"event_ids": [old], "participants": ["user_42"]})
+    assert not forgotten.is_error, forgotten.content
+    page = await browser.get(f"/console/events/{new}", **{"as": "user_42"})
+    assert "What it replaced" not in text_of(page.text)
+    page = await browser.get(f"/console/events/{old}", **{"as": "user_42"})
+    absent = await browser.get("/console/events/evt_absent", **{"as": "user_42"})
+    assert text_of(page.text).replace(old, "") == text_of(absent.text).replace("evt_absent", "")
+
+
+async def test_an_event_says_who_may_see_it_and_why(served: Served, browser: Browser) -> None:
+    """Its participants lead to their pages, and the page says by which names the visitor sees it."""
+    event_id = await _append(served, "k", "tea", participants=["ada", "bob", "cy"])
+    page = await browser.get(f"/console/events/{event_id}", **{"as": ["ada", "bob"]})
+    assert "You see it because you ask as ada and bob , who all took part." in text_of(page.text)
+    assert len(_links(page.text, "/people/one")) == 3
+
+
+async def test_an_event_has_the_receipt_of_its_append(served: Served, browser: Browser) -> None:
+    """Number, key and hints are those that the append stored."""
+    stored = await served.call(
+        "append_event", {**event("key-7", text="tea"), "topic_hints": [{"hint": "drinks", "confidence": 0.5}]}
+    )
+    page = await browser.get(f"/console/events/{stored.content['event_id']}", **{"as": "user_42"})
+    receipt = text_of(page.text).partition("What the append answered")[2]
+    assert f"Number in the log {stored.content['event_seq']}" in receipt
+    assert "key-7" in receipt
+    assert "drinks (0.5)" in receipt
+
+
+async def test_a_version_of_a_note_leads_to_its_note(served: Served, browser: Browser) -> None:
+    """The event of an older version names the note, and which version the note has by now."""
+    sent = headers("remember")
+    kept = await served.post(call("remember", {"content": "Rosa prefers tea"}), sent, path="/mcp/agent")
+    note_id = kept.json()["result"]["structuredContent"]["id"]
+    await served.post(
+        call("amend", {"id": note_id, "content": "Rosa prefers coffee"}), headers("amend"), path="/mcp/agent"
+    )
+    found = await served.call("query_event_nodes", {"include_superseded": True, "order": "oldest"})
+    ids = [node["event_id"] for node in found.content["root"]["children"]]
+    first = await browser.get(f"/console/events/{ids[0]}")
+    assert "its version 1; its version now is 2" in text_of(first.text)
+    assert (await browser.get(_links(first.text, f"/notes/{note_id}")[0])).status_code == 200
+    second = await browser.get(f"/console/events/{ids[1]}")
+    assert "What it replaced Rosa prefers tea" in text_of(second.text)
+
+
+async def test_an_event_without_text_shows_its_strings(served: Served, browser: Browser) -> None:
+    """A payload of any form is shown as text and as JSON."""
+    event_id = await _append(served, "k", "", payload={"order": {"item": "a red glaze", "number": 12}})
+    page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
+    assert "a red glaze" in text_of(page.text).partition("When")[0]
+    assert '"number": 12' in text_of(page.text)
