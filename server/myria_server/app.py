@@ -225,7 +225,13 @@ def build_app(
             for api_name in served
         }
         console = _console(
-            memory, settings, toolboxes=toolboxes, credentials=credentials, limits=limits, limiter=limiter
+            memory,
+            settings,
+            toolboxes=toolboxes,
+            credentials=credentials,
+            limits=limits,
+            limiter=limiter,
+            readiness=readiness,
         )
         refusing = ServedApi(toolbox=toolboxes["core"], body_bytes=0, refuses="error")
         at[CONSOLE_PREFIX] = below[CONSOLE_PREFIX + "/"] = _wrap_in_checks(
@@ -285,6 +291,7 @@ def _console(
     credentials: _Credentials,
     limits: CredentialLimits,
     limiter: FailureLimiter,
+    readiness: Readiness,
 ) -> Console:
     """Return the console over toolboxes with the tools of every profile."""
     public_url = settings.auth.public_url or ""
@@ -296,7 +303,15 @@ def _console(
         session_s=settings.console.session_s,
         is_secure=public_url.startswith("https:") or settings.mcp.scheme == "https",
     )
-    return Console(memory, settings, toolboxes=toolboxes, visitors=visitors, limits=limits, limiter=limiter)
+    return Console(
+        memory,
+        settings,
+        toolboxes=toolboxes,
+        visitors=visitors,
+        limits=limits,
+        limiter=limiter,
+        is_leaving=lambda: readiness.draining,
+    )
 
 
 def _accept_keys_and_tokens(

@@ -132,7 +132,6 @@ def _address(rng: random.Random, known: Known) -> str:
         "people/erase",
         "erasures/era_x",
         "changes",
-        "changes/now",
         "changes/diff",
         f"changes/{rng.choice(('build', 'publish', 'discard', 'rollback', 'resume', 'x'))}",
         "operations",

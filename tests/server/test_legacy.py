@@ -19,6 +19,7 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
 from myria_server.api.api_call import CallResult
 from myria_server.http import sse as legacy
+from myria_server.http import streams
 from myria_server.mcp.toolbox import Toolbox
 from tests.server.wire import Served, serving
 from tests.support.keys import make_key
@@ -185,7 +186,7 @@ async def test_no_credential_takes_all_streams(
     old: Served, store: AccessStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more than it may have is 429 with Retry-After; others open theirs, and it may again once one is closed."""
-    monkeypatch.setattr(legacy, "STREAMS_EACH", 1)
+    monkeypatch.setattr(streams, "STREAMS_EACH", 1)
     ana, eve = await make_key(store, "ana"), await make_key(store, "eve")
 
     async def status(key: str) -> int:

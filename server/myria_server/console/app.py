@@ -21,7 +21,7 @@ from myria.db.fairness import caller
 from myria.errors import CredentialInvalid, CredentialMissing, DeadlineExceeded, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.console import ask, changes, events, notes, operations, people, topics
+from myria_server.console import ask, changes, events, live, notes, operations, people, topics
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.rendering import STATIC, page, static_file
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
@@ -53,6 +53,7 @@ class Console:
     Args:
         toolboxes: by API, with the tools of every profile.
         limits: what credentials may use; pages count as requests to an API do.
+        is_leaving: tells whether this process shuts down, so that no stream holds it up.
     """
 
     def __init__(
@@ -64,13 +65,14 @@ class Console:
         visitors: Visitors,
         limits: CredentialLimits,
         limiter: FailureLimiter,
+        is_leaving: Callable[[], bool],
     ) -> None:
         self._toolboxes = toolboxes
         self._visitors = visitors
         self._limits = limits
         self._limiter = limiter
         self._deadline_s = settings.mcp.request_deadline_s
-        pages = changes.ChangePages(memory)
+        pages = changes.ChangePages(memory, live.LiveBuilds(memory, visitors, is_leaving=is_leaving))
         operating = operations.OperationsPages(memory, settings)
         self._app = Starlette(
             routes=[
@@ -96,7 +98,7 @@ class Console:
                 Route(PREFIX + "/audit", self._viewing(operating.audit, ("admin",))),
                 Route(PREFIX + "/audit.jsonl", self._viewing(operating.export, ("admin",))),
                 Route(PREFIX + "/changes", self._viewing(pages.overview, ("read", "admin"))),
-                Route(PREFIX + "/changes/now", self._viewing(changes.now, ("read", "admin"))),
+                Route(PREFIX + "/changes/events", self._viewing(pages.events, ("read", "admin"))),
                 Route(PREFIX + "/changes/diff", self._viewing(pages.diff, ("read", "admin"))),
                 Route(PREFIX + "/changes/{act}", self._viewing(changes.confirm, ("read", "admin"))),
                 Route(PREFIX + "/changes/{act}", self._acting(changes.act), methods=["POST"]),
@@ -212,6 +214,8 @@ class Console:
     def _refused(self, request: Request, error: MyriaError) -> Response:
         """Send a browser without a valid session to sign in, and then back; any other refusal is a page."""
         if isinstance(error, CredentialMissing | CredentialInvalid):
+            if request.headers.get("accept") == "text/event-stream":
+                return live.ended()
             place = _page_of(request)
             address = f"{PREFIX}/sign-in?next={quote(place, safe='')}"
             if request.headers.get("hx-request") == "true":

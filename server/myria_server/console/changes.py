@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from myria.builds import browse
 from myria.errors import InvalidArgument, PathNotFound
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import number_of
+from myria_server.console.live import LiveBuilds
 from myria_server.console.visitors import PREFIX
 
 _PAGE = 20
@@ -75,11 +77,6 @@ ACTS: Mapping[str, _Act] = {
 """The acts, by the last part of their address."""
 
 
-async def now(desk: Desk, _request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show what builds do now: the part of the page that is asked for again and again."""
-    return "changes_now.html", {"status": await desk.call("get_snapshot_status")}
-
-
 def _act_of(request: Request) -> _Act:
     name = request.path_params["act"]
     if name not in ACTS:
@@ -124,13 +121,15 @@ class ChangePages:
     Only administrators see that, since it is about every scope.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, live: LiveBuilds) -> None:
         self._memory = memory
+        self._live = live
 
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show what builds do now, the snapshots that are kept and, to administrators, who moved the active one."""
         cursor, tenant = request.query_params.get("cursor"), desk.principal.tenant
-        status = await desk.call("get_snapshot_status")
+        await desk.call("get_snapshot_status")  # refuses whoever may not see what the page shows of builds
+        status = await self._live.status(tenant)
         listed = await desk.call("list_snapshots", limit=_PAGE, cursor=cursor)
         is_admin = desk.is_admin and not cursor
         return "changes.html", {
@@ -142,6 +141,11 @@ class ChangePages:
             "done": request.query_params.get("done", ""),
             "acts": ACTS,
         }
+
+    async def events(self, desk: Desk, request: Request) -> Response:
+        """Stream what builds do now for as long as the page is open."""
+        await desk.call("get_snapshot_status")
+        return self._live.response(desk.visitor, request)
 
     async def diff(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show what differs between two snapshots, scope by scope."""

@@ -45,9 +45,14 @@ _LONGEST_SHOWN = 20_000
 
 def page(name: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
     """Return the page, or the part of a page, that a template makes of some values."""
-    html = _environment().get_template(name).render(values)
+    html = render(name, values)
     headers = {"content-security-policy": POLICY, "x-frame-options": "DENY", "referrer-policy": "same-origin"}
     return HTMLResponse(html, status_code=status, headers=headers)
+
+
+def render(name: str, values: Mapping[str, Any]) -> str:
+    """Return the HTML that a template makes of some values."""
+    return _environment().get_template(name).render(values)
 
 
 def static_file(name: str) -> bytes:

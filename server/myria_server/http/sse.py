@@ -11,8 +11,8 @@ answers that nobody reads, so these are here.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -31,22 +31,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from myria.access.limits import retry_headers
 from myria.access.principal import Principal
 from myria.db.fairness import Caller
-from myria.errors import InvalidArgument, MethodNotAllowed, MyriaError, Overloaded, PathNotFound, RateLimited
+from myria.errors import InvalidArgument, MethodNotAllowed, MyriaError, PathNotFound, RateLimited
 from myria_server.http.authentication import ACCESS_KEY, CREDENTIALS, Headers
 from myria_server.http.body import replaying
 from myria_server.http.exchange import ServedApi, headers_of, refuse, respond, with_headers
+from myria_server.http.streams import BEAT_S, OpenStreams
 from myria_server.mcp.bodies import Bodies, Refused
 from myria_server.mcp.messages import cancelled_id, fault, id_of
 from myria_server.mcp.server import PRINCIPAL_KEY
 
 STREAM_PATH = "/sse"
 MESSAGE_PATH = "/message"
-
-MAX_STREAMS = 256
-"""Streams that may be open at once in a process: each holds a task and a connection."""
-
-STREAMS_EACH = 32
-"""Streams that one credential may have open in a process: no one takes them all."""
 
 UNANSWERED_EACH = 8
 """Requests that the streams of one credential may owe an answer: what a client does not read is held."""
@@ -55,7 +50,6 @@ MAX_MESSAGE = 1024 * 1024
 """Largest message, in bytes."""
 
 HTTP_ERROR = 400
-BEAT_S = 15.0
 
 _SESSION = "sessionId"
 _SDK_SESSION = "session_id"
@@ -92,7 +86,7 @@ class LegacyTransport:
         self._stream_api = replace(api, refuses="error", is_stream=True)
         self._sse = SseServerTransport(MESSAGE_PATH, max_request_body_size=self._message_api.body_bytes)
         self._sessions: dict[str, _Stream] = {}
-        self._open: Counter[Caller] = Counter()
+        self._open = OpenStreams(instead="use POST /mcp/agent")
         self._guarded_stream = guard(self._serve_stream, self._stream_api)
         self._guarded_message = guard(self._take_message, self._message_api)
 
@@ -120,17 +114,21 @@ class LegacyTransport:
         await self._guarded_message(_with_credential(scope, credential), receive, send)
 
     async def _serve_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Open a stream and let the SDK's server speak over it until either side closes it."""
+        """Open a stream, if its caller may have one more."""
         principal: Principal = scope[PRINCIPAL_KEY]
-        try:
-            if scope["method"] != "GET":
-                raise MethodNotAllowed(f"{STREAM_PATH} takes GET alone")
-            self._check_bounds(principal)
-        except MyriaError as error:
-            extra = retry_headers(error) if isinstance(error, RateLimited) else ()
-            await refuse(send, self._stream_api, error, extra=extra)
-            return
-        self._open[principal.caller] += 1
+        with ExitStack() as counted:
+            try:
+                if scope["method"] != "GET":
+                    raise MethodNotAllowed(f"{STREAM_PATH} takes GET alone")
+                counted.enter_context(self._open.one_of(principal))
+            except MyriaError as error:
+                extra = retry_headers(error) if isinstance(error, RateLimited) else ()
+                await refuse(send, self._stream_api, error, extra=extra)
+                return
+            await self._speak(principal, scope, receive, send)
+
+    async def _speak(self, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the SDK's server speak over a stream until either side closes it."""
         session_ids: list[str] = []
         stream = _Stream(scope[_CREDENTIAL_KEY], principal.caller)
 
@@ -154,27 +152,8 @@ class LegacyTransport:
                 await self._server.run(read, to_client, self._server.create_initialization_options())
                 group.cancel_scope.cancel()
         finally:
-            self._open[principal.caller] -= 1
-            self._open += Counter()  # adding nothing drops the callers whose count is zero
             for session_id in session_ids:
                 self._sessions.pop(session_id, None)
-
-    def _check_bounds(self, principal: Principal) -> None:
-        """Check that this principal may open one more stream.
-
-        Raises:
-            RateLimited: the credential has `STREAMS_EACH` open.
-            Overloaded: the process has `MAX_STREAMS` open.
-        """
-        if principal.credential is not None and self._open[principal.caller] >= STREAMS_EACH:
-            raise RateLimited(
-                f"this credential has {STREAMS_EACH} streams open; close one, or use POST /mcp/agent",
-                limit="streams",
-                value=STREAMS_EACH,
-                retry_after_s=1,
-            )
-        if self._open.total() >= MAX_STREAMS:
-            raise Overloaded(f"{MAX_STREAMS} streams are open; use POST /mcp/agent, which needs none")
 
     async def _take_message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a posted message and hand it to the SDK for its stream, or refuse it."""

@@ -19,3 +19,26 @@ document.addEventListener("htmx:responseError", (event) => {
   else offline.hidden = false;
 });
 document.addEventListener("htmx:afterOnLoad", () => { offline.hidden = true; });
+// What changes by itself comes as server-sent events. A hidden page has no stream: browsers open only six to one server.
+for (const live of document.querySelectorAll("[data-live]")) {
+  let source, again;
+  const begin = () => {
+    clearTimeout(again);
+    source?.close();
+    if (document.hidden) return;
+    source = new EventSource(live.dataset.live);
+    source.addEventListener("open", () => { offline.hidden = true; });
+    source.addEventListener("message", (event) => {
+      live.innerHTML = event.data;
+      localize(live);
+    });
+    source.addEventListener("ended", () => location.reload());
+    source.addEventListener("error", () => {
+      offline.hidden = false;
+      // A browser gives up where the answer is no stream: so do proxies answer while a server is replaced.
+      if (source.readyState === EventSource.CLOSED) again = setTimeout(begin, 2000 + 2000 * Math.random());
+    });
+  };
+  document.addEventListener("visibilitychange", begin);
+  begin();
+}
