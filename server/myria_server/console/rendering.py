@@ -42,6 +42,9 @@ POLICY = "; ".join(
 _LONGEST_SHOWN = 20_000
 """Characters of one text that a page shows; the rest is named by its length."""
 
+_LONGEST_IN_LIST = 1_000
+"""The same of a text that stands in a list beside others, and has a page of its own."""
+
 
 def page(name: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
     """Return the page, or the part of a page, that a template makes of some values."""
@@ -76,7 +79,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(prefix=PREFIX, static=static_address)
-    environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, query=_query, number=_number)
+    environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=_query, number=_number)
     return environment
 
 
@@ -91,16 +94,21 @@ def _moment(text: str | None) -> Markup:
     )
 
 
-def _shown(value: Any) -> Markup:
+def _shown(value: Any, longest: int = _LONGEST_SHOWN) -> Markup:
     """Return a text of somebody else's: cut where it is very long, and without any sway over the text around it.
 
     `<bdi>` keeps marks of direction in it from turning what follows.
     """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     cut = Markup("")
-    if len(text) > _LONGEST_SHOWN:
-        cut = Markup('<span class="cut"> … {} more characters</span>').format(_number(len(text) - _LONGEST_SHOWN))
-    return Markup("<bdi>{}</bdi>{}").format(text[:_LONGEST_SHOWN], cut)
+    if len(text) > longest:
+        cut = Markup('<span class="cut"> … {} more characters</span>').format(_number(len(text) - longest))
+    return Markup("<bdi>{}</bdi>{}").format(text[:longest], cut)
+
+
+def _brief(value: Any) -> Markup:
+    """Return a text of somebody else's as `_shown` does, short enough for a list of many."""
+    return _shown(value, _LONGEST_IN_LIST)
 
 
 def _pretty(value: Any) -> Markup:

@@ -1,0 +1,81 @@
+"""The pages of the console, each at an address that shows much, and a memory for them to show.
+
+A new page is a line in `PAGES`; one that changes by itself while it is open is a line in `LIVE`, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+PAGES: Mapping[str, str] = {
+    "ask": "/ask?as={who}",
+    "ask: best matches": "/ask?as={who}&q={question}",
+    "ask: why": "/ask?as={who}&q={question}&why=on&expected={event}",
+    "ask: by topic": "/ask?as={who}&q={question}&view=topics&why=on",
+    "ask: text for a model": "/ask?as={who}&q={question}&view=text&tokens=20000",
+    "ask: long texts": "/ask?as={archivist}",
+    "ask: long texts by topic": "/ask?as={archivist}&view=topics",
+    "event": "/events/{event}?as={who}",
+    "event: long text": "/events/{long_event}?as={archivist}",
+    "topics": "/topics?as={who}",
+    "topics: by time": "/topics?as={who}&view=time",
+    "topic": "/topics/{topic}?as={who}",
+    "notes": "/notes?as={archivist}",
+    "notes: found": "/notes?as={archivist}&q={question}",
+    "note": "/notes/{note}?as={archivist}",
+    "note: forget": "/notes/{note}/forget?as={archivist}",
+    "people": "/people?as={who}",
+    "person": "/people/one?as={who}&name={who}",
+    "person: long texts": "/people/one?as={archivist}&name={archivist}",
+    "person: erase": "/people/erase?as={who}&name={who}&shared=remove",
+    "changes": "/changes",
+    "changes: now": "/changes/now",
+    "changes: build": "/changes/build",
+    "changes: roll back": "/changes/rollback?snapshot={before}",
+    "changes: differences": "/changes/diff?from={before}&to={after}",
+    "operations": "/operations",
+    "audit": "/audit",
+    "no such page": "/nowhere",
+}
+"""The address of each page below the console's; `{name}` stands for a field of `Shown`."""
+
+LIVE: Mapping[str, str] = {
+    "changes": "/changes",
+    "roll back": "/changes/rollback?snapshot={before}",
+}
+"""Pages that ask the server again while they are open."""
+
+_LOADED = re.compile(r'(?:src|href)="(/console/static/[^"]+)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the addresses name: `who` is in very many events, `archivist` in few with the longest texts.
+
+    Attributes:
+        event: an event of `who`; `long_event` is one of `archivist`.
+        before, after: two snapshots, an older and a newer one.
+    """
+
+    who: str
+    archivist: str
+    question: str
+    event: str
+    long_event: str
+    topic: str
+    note: str
+    before: str
+    after: str
+
+    def address(self, page: str) -> str:
+        """Return the address of a page with what it names."""
+        names = {name: quote(getattr(self, name), safe="") for name in self.__slots__}
+        return "/console" + page.format_map(names)
+
+
+def loaded_by(html: str) -> list[str]:
+    """Return the addresses of the scripts, styles and pictures that a page loads."""
+    return list(dict.fromkeys(_LOADED.findall(html)))
