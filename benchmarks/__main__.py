@@ -5,10 +5,12 @@ By default small: 10,000 events and a few rounds, in minutes. `--full` (or FULL=
 
 from __future__ import annotations
 
-from benchmarks import appends, attacks, builds, reads
+from benchmarks import appends, attacks, builds, console, console_browser, reads
 from benchmarks.options import Part, parser, run_parts
 
-PARTS: dict[str, Part] = {part.PART: part.measure for part in (appends, reads, builds, attacks)}
+PARTS: dict[str, Part] = {
+    part.PART: part.measure for part in (appends, reads, builds, console, console_browser, attacks)
+}
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.console import MOST_PAGE_BYTES
+from benchmarks.console_pages import PAGES
 from tests.support.counts import SOAK
 from tests.support.place import throw_away_folder
 from tests.support.processes import Guardian
@@ -54,6 +56,23 @@ def test_builds(work_dir: Path) -> None:
     report = run_part("builds", work_dir)
     assert report["bench_400_in_many_built_target"]["rows"][0] > 0
     assert report["checks"]["rollback: p95"]["value"] > 0
+
+
+def test_console(work_dir: Path) -> None:
+    """Each page of the console is opened and weighed, and what differs between two snapshots is read to its end."""
+    report = run_part("console", work_dir)
+    figures = report["pages at 400"]
+    assert set(figures) == set(PAGES)
+    assert all(figure["bytes"] <= MOST_PAGE_BYTES for figure in figures.values())
+    assert report["difference at 400"]["seconds"]
+
+
+@pytest.mark.soak
+@in_soak_runs
+def test_console_browser(work_dir: Path) -> None:
+    """A browser paints the first page, and keeps pages open that nothing moves."""
+    checks = run_part("console_browser", work_dir)["checks"]
+    assert checks["layout shifts on open pages"]["value"] == 0
 
 
 @pytest.mark.soak
