@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from myria.memory import Memory
 from tests.console.conftest import Browser, text_of
 from tests.server.wire import Served, event
 from tests.support import builds
@@ -83,3 +84,43 @@ async def test_a_diff_of_nothing_says_so(
     page = await browser.get("/console/changes/diff", **{"from": names[0], "to": names[1]})
     assert page.status_code == 404
     assert "snapshot_not_found" in text_of(page.text)
+
+
+async def test_a_form_acts_once_however_often_it_is_sent(
+    served: Served, browser: Browser, database: Database, memory: Memory
+) -> None:
+    """A rollback that is sent again says that it is done; once the snapshot has moved on, it is refused."""
+    first, second = await _two_snapshots(served, database)
+    old = await browser.get("/console/changes/rollback", snapshot=first)
+    for _ in range(3):
+        assert "Done: roll back" in text_of((await browser.submit(old, "/console/changes/rollback")).text)
+    back = await browser.get("/console/changes/rollback", snapshot=second)
+    await browser.submit(back, "/console/changes/rollback")
+    refused = await browser.submit(old, "/console/changes/rollback")
+    assert refused.status_code == 409
+    assert "form_outdated" in text_of(refused.text)
+    assert (await served.call("get_snapshot_status", {})).content["active_snapshot_id"] == second
+    moves = await memory.registry.moves("default")
+    assert [move["kind"] for move in moves] == ["rollback", "rollback", "publish", "publish"]
+
+
+async def test_an_old_form_does_not_resume_a_later_pause(served: Served, browser: Browser, database: Database) -> None:
+    """Builds that were paused again since a form was made stay paused."""
+    first, second = await _two_snapshots(served, database)
+    await served.call("rollback", {"to": first})
+    old = await browser.get("/console/changes/resume")
+    for _ in range(2):
+        assert "Done: resume" in text_of((await browser.submit(old, "/console/changes/resume")).text)
+    await served.call("rollback", {"to": second})
+    assert (await browser.submit(old, "/console/changes/resume")).status_code == 409
+    assert (await served.call("get_snapshot_status", {})).content["paused"]
+
+
+async def test_a_build_form_asks_for_one_build(served: Served, browser: Browser, memory: Memory) -> None:
+    """The same form twice is one request; another form is another."""
+    form = await browser.get("/console/changes/build")
+    for _ in range(3):
+        assert "Done: build now" in text_of((await browser.submit(form, "/console/changes/build")).text)
+    assert (await memory.registry.status("default"))["queued"] == 1
+    await browser.submit(await browser.get("/console/changes/build"), "/console/changes/build")
+    assert (await memory.registry.status("default"))["queued"] == 2

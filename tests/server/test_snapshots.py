@@ -138,3 +138,12 @@ async def test_a_list_of_snapshots_is_bounded_in_bytes(database: Database) -> No
             found += [snapshot["snapshot_id"] for snapshot in page.content["snapshots"]]
             cursor = page.content["next_cursor"]
     assert len(found) == len(set(found)) == 3
+
+
+async def test_a_repetition_with_its_key_asks_for_no_other_build(served: Served) -> None:
+    """trigger_build with the same idempotency_key answers the same request; without one each call is another."""
+    asked = [await served.call("trigger_build", {"idempotency_key": key}) for key in ("a", "a", "b")]
+    same, again, other = (answer.content["request_id"] for answer in asked)
+    assert same == again != other
+    plain = [(await served.call("trigger_build", {})).content["request_id"] for _ in range(2)]
+    assert len({same, other, *plain}) == 4

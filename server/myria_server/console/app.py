@@ -100,8 +100,8 @@ class Console:
                 Route(PREFIX + "/changes", self._viewing(pages.overview, ("read", "admin"))),
                 Route(PREFIX + "/changes/events", self._viewing(pages.events, ("read", "admin"))),
                 Route(PREFIX + "/changes/diff", self._viewing(pages.diff, ("read", "admin"))),
-                Route(PREFIX + "/changes/{act}", self._viewing(changes.confirm, ("read", "admin"))),
-                Route(PREFIX + "/changes/{act}", self._acting(changes.act), methods=["POST"]),
+                Route(PREFIX + "/changes/{act}", self._viewing(pages.confirm, ("read", "admin"))),
+                Route(PREFIX + "/changes/{act}", self._acting(pages.act), methods=["POST"]),
             ],
             exception_handlers={HTTPException: self._not_served},
         )

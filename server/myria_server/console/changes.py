@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,10 @@ from starlette.responses import Response
 from myria.builds import browse
 from myria.errors import InvalidArgument, PathNotFound
 from myria.memory import Memory
-from myria_server.console.desk import Desk, Json
+from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of
 from myria_server.console.live import LiveBuilds
-from myria_server.console.visitors import PREFIX
+from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 20
 _SCOPES = 20
@@ -77,6 +78,12 @@ ACTS: Mapping[str, _Act] = {
 """The acts, by the last part of their address."""
 
 
+_OUTDATED = (
+    "Since you opened this form the active snapshot has moved, or builds were paused or resumed: this form may have "
+    "been sent before, or somebody else acted. Nothing was done now. Begin again from the page Changes."
+)
+
+
 def _act_of(request: Request) -> _Act:
     name = request.path_params["act"]
     if name not in ACTS:
@@ -90,29 +97,11 @@ def _need_snapshot(act: _Act, snapshot_id: str) -> None:
         raise InvalidArgument("Choose a snapshot on the page Changes first.", field="snapshot")
 
 
-async def confirm(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show what an act will change, and ask once."""
-    act = _act_of(request)
-    snapshot_id = request.query_params.get("snapshot", "")
-    _need_snapshot(act, snapshot_id)
-    status = await desk.call("get_snapshot_status")
-    return "confirm.html", {
-        "act": act,
-        "name": request.path_params["act"],
-        "snapshot_id": snapshot_id,
-        "status": status,
-    }
-
-
-async def act(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
-    """Carry out an act that a form asks for, with the reason that its page wants."""
-    chosen = _act_of(request)
-    arguments: dict[str, Any] = {"reason": form.get("reason", "").strip()} if chosen.takes_reason else {}
-    if chosen.argument is not None:
-        _need_snapshot(chosen, form.get("snapshot", ""))
-        arguments[chosen.argument] = form.get("snapshot", "")
-    await desk.call(chosen.tool, **arguments)
-    return f"{PREFIX}/changes?done={request.path_params['act']}"
+def _is_done(name: str, snapshot_id: str, status: Json) -> bool:
+    """Tell whether what an act is for holds already."""
+    if name == "resume":
+        return bool(status["paused_reason"] != "rollback")
+    return bool(snapshot_id == status["active_snapshot_id"])
 
 
 class ChangePages:
@@ -141,6 +130,52 @@ class ChangePages:
             "done": request.query_params.get("done", ""),
             "acts": ACTS,
         }
+
+    async def confirm(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show what an act will change, and ask once."""
+        act = _act_of(request)
+        snapshot_id = request.query_params.get("snapshot", "")
+        _need_snapshot(act, snapshot_id)
+        status = await desk.call("get_snapshot_status")
+        return "confirm.html", {
+            "act": act,
+            "name": request.path_params["act"],
+            "snapshot_id": snapshot_id,
+            "status": status,
+            "situation": await self._situation(desk.principal.tenant, status),
+        }
+
+    async def act(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
+        """Carry out an act that a form asks for, once however often the form is sent.
+
+        Raises:
+            ToolRefused: the tool refuses; or the snapshots are no longer as the form's page showed them.
+        """
+        chosen, name, snapshot_id = _act_of(request), request.path_params["act"], form.get("snapshot", "")
+        done = f"{PREFIX}/changes?done={name}"
+        arguments: dict[str, Any] = {"reason": form.get("reason", "").strip()} if chosen.takes_reason else {}
+        if chosen.argument is not None:
+            _need_snapshot(chosen, snapshot_id)
+            arguments[chosen.argument] = snapshot_id
+        if name == "build":
+            arguments["idempotency_key"] = Visitor.form_id(form["form_token"])
+        elif name in ("publish", "rollback", "resume"):
+            status = await desk.call("get_snapshot_status")
+            if form.get("situation", "") != await self._situation(desk.principal.tenant, status):
+                if _is_done(name, snapshot_id, status):
+                    return done
+                raise ToolRefused({"code": "form_outdated", "message": _OUTDATED}, 409)
+        await desk.call(chosen.tool, **arguments)
+        return done
+
+    async def _situation(self, tenant: str, status: Json) -> str:
+        """Return a text that changes with every move of the active snapshot, and when builds pause or resume.
+
+        A form that holds it is good for one act, and not for a situation that its sender has not seen.
+        """
+        moves = await self._memory.registry.moves(tenant, limit=1)
+        seen = (*(move["moved_at"] for move in moves), status["active_snapshot_id"], status["paused_since"])
+        return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
     async def events(self, desk: Desk, request: Request) -> Response:
         """Stream what builds do now for as long as the page is open."""

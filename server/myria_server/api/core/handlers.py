@@ -158,6 +158,7 @@ async def trigger_build(call: ApiCall, request: inputs.TriggerBuildInput) -> Jso
         force=request.force,
         reason=request.reason,
         actor=call.principal.actor,
+        cause_key=None if request.idempotency_key is None else f"asked:{request.idempotency_key}",
     )
 
 

@@ -366,6 +366,9 @@ class TriggerBuildInput(Input):
     hold: Flag = Field(default=False, description="Keep the snapshot back until publish_snapshot")
     force: Flag = Field(default=False, description="Make a snapshot even if nothing is new")
     reason: Reason = Field(default=None, description="Why, for the record")
+    idempotency_key: OptionalIdentifier = Field(
+        default=None, description="Of your choice: a repetition with the same key asks for no other build"
+    )
 
 
 class PublishInput(Input):

@@ -18,6 +18,16 @@ document.addEventListener("htmx:responseError", (event) => {
   if (xhr.status < 500 && requestConfig.triggeringEvent?.type === "submit") location.assign(pathInfo.finalRequestPath);
   else offline.hidden = false;
 });
+// A form that acts waits as it is while the server is away. Once it was taken a page follows; a refusal is shown in its place.
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (!detail.boosted || detail.xhr.status >= 500) return;
+  if (detail.xhr.status < 400) location.assign(detail.xhr.responseURL);
+  else {
+    const target = document.getElementById("main");
+    Object.assign(detail, { target, selectOverride: "#main", swapOverride: "outerHTML", isError: false });
+  }
+  detail.shouldSwap = detail.xhr.status >= 400;
+});
 document.addEventListener("htmx:afterOnLoad", () => { offline.hidden = true; });
 // What changes by itself comes as server-sent events. A hidden page has no stream: browsers open only six to one server.
 for (const live of document.querySelectorAll("[data-live]")) {

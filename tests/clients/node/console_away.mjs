@@ -1,0 +1,64 @@
+// Run by Node.js in a folder that has playwright-core: has pages of the console open while their server is replaced.
+// Arguments: the browser's program, and the server's address. Whoever started this replaces the server: each line that is
+// read here says that the server is gone or back; each line of JSON that is printed says what the page showed then.
+import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
+
+const [executablePath, url] = process.argv.slice(-2);
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const told = () => lines.next();
+const say = (what) => console.log(JSON.stringify(what));
+
+// Chromium refuses to put root into a sandbox.
+const browser = await chromium.launch({ executablePath, chromiumSandbox: process.getuid() !== 0, timeout: 0 });
+const context = await browser.newContext();
+context.setDefaultTimeout(0); // whoever started this ends it when it takes too long
+const page = await context.newPage();
+const offline = page.locator("#offline");
+const waiting = (count) => page.locator(".live dd", { hasText: new RegExp(`^${count}$`) }).first().waitFor();
+
+await page.goto(`${url}/console/changes`);
+await waiting(1);
+await page.evaluate(() => {
+  window.shift = 0;
+  const add = (list) => { for (const { value } of list.getEntries()) window.shift += value; };
+  new PerformanceObserver(add).observe({ type: "layout-shift", buffered: false });
+});
+say({ open: true });
+
+await told();
+await offline.waitFor({ state: "visible" });
+say({ offline: await offline.innerText() });
+
+await told();
+await waiting(2);
+await offline.waitFor({ state: "hidden" });
+say({ again: true, shift: await page.evaluate(() => window.shift) });
+
+await page.goto(`${url}/console/changes/build`);
+await page.locator("#reason").fill("while it is away");
+const form = await page.locator("main form").evaluate((sent) => Object.fromEntries(new FormData(sent)));
+say({ form: true });
+
+await told();
+await page.locator("main form button").click();
+await offline.waitFor({ state: "visible" });
+say({ kept: await page.locator("#reason").inputValue(), place: new URL(page.url()).pathname });
+
+await told();
+await page.locator("main form button").click();
+await page.waitForURL(/done=build/);
+const done = await page.locator(".notice").innerText();
+const statuses = [];
+for (let time = 0; time < 3; time++) {
+  const sent = { form, headers: { origin: url }, maxRedirects: 0 };
+  statuses.push((await context.request.post(`${url}/console/changes/build`, sent)).status());
+}
+say({ done, statuses });
+
+await page.goto(`${url}/console/changes/build`);
+await page.locator("main form [name=form_token]").evaluate((field) => { field.value = "forged"; });
+await page.locator("main form button").click();
+await page.locator("main .problem").waitFor();
+say({ refusal: await page.locator("main").innerText() });
+await browser.close();

@@ -1,0 +1,95 @@
+"""A page of the console that is open while its server is replaced, in a real browser: it says so, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import httpx
+
+from tests.clients.conftest import Outside, Talking
+from tests.clients.test_console import chromium
+from tests.server.wire import call, event, headers
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres import Database
+from tests.support.processes import Spawned, Spawner, free_port
+from tests.support.skips import not_here
+
+__all__ = ["chromium"]
+
+BROWSER = (Path(__file__).parent / "node" / "console_away.mjs").read_text()
+
+
+class Server:
+    """A server in a process of its own, which another one replaces at the same address."""
+
+    def __init__(self, spawn: Spawner, database: Database) -> None:
+        self._spawn = spawn
+        self._environment = {"MYRIA_POSTGRES_DSN": database.server_dsn, "MYRIA_CONSOLE_ENABLED": "true"}
+        self._process: Spawned | None = None
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    async def start(self) -> None:
+        """Start a process, and return once it answers."""
+        command = ("-m", "myria_cli.main", "serve", "--port", str(self._port))
+        self._process = self._spawn.python(*command, env=self._environment)
+        await asyncio.to_thread(self._process.wait_for, "serving MCP")
+
+    async def end(self) -> None:
+        """End it as Kubernetes does, while its pages are open."""
+        assert self._process is not None
+        self._process.process.terminate()
+        assert await asyncio.to_thread(self._process.wait) == 0
+
+    async def append(self, key: str) -> None:
+        """Append an event."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE_S) as client:
+            name = "myria.append_event"
+            answer = await client.post("/mcp", json=call(name, event(key)), headers=headers(name))
+        assert not answer.json()["result"]["isError"], answer.text
+
+
+async def hear(browser: Talking) -> dict[str, object]:
+    """Return what the browser says next; skip the test where it has no sandbox."""
+    try:
+        return await browser.hear()
+    except AssertionError as error:
+        if "No usable sandbox" in str(error):
+            not_here("Chromium finds no sandbox for this user")
+        raise
+
+
+async def test_an_open_page_outlives_its_server(
+    outside: Outside, chromium: str, spawn: Spawner, database: Database
+) -> None:
+    """It says that the server is gone, goes on with the next one, and no form is lost or carried out twice."""
+    server = Server(spawn, database)
+    await server.start()
+    await server.append("a")
+    async with outside.node_talking("--input-type=module", "--eval", BROWSER, chromium, server.url) as browser:
+        assert await hear(browser) == {"open": True}
+        await server.end()
+        await browser.say("gone")
+        assert "does not answer" in str((await hear(browser))["offline"])
+        await server.start()
+        await server.append("b")
+        await browser.say("back")
+        assert await hear(browser) == {"again": True, "shift": 0}
+        assert await hear(browser) == {"form": True}
+        await server.end()
+        await browser.say("gone")
+        assert await hear(browser) == {"kept": "while it is away", "place": "/console/changes/build"}
+        await server.start()
+        await browser.say("back")
+        heard = await hear(browser)
+        assert "build now" in str(heard["done"])
+        assert heard["statuses"] == [303, 303, 303]
+        assert "form_refused" in str((await hear(browser))["refusal"])
+    connection = await asyncpg.connect(database.superuser_dsn)
+    try:
+        requests = await connection.fetch("SELECT reason FROM myria.rebuild_requests")
+    finally:
+        await connection.close()
+    assert [row["reason"] for row in requests] == ["while it is away"]
