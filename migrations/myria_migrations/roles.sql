@@ -140,4 +140,5 @@ REVOKE EXECUTE ON FUNCTION myria.keyed_event_ids, myria.prove_erasure, myria.ref
 REVOKE EXECUTE ON FUNCTION myria.tally_found_facts, myria.forget_digests, myria.sample_anew,
     myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant
     FROM myria_server, myria_builder;
-REVOKE EXECUTE ON FUNCTION myria.count_stored FROM myria_server, myria_builder, myria_operator;
+REVOKE EXECUTE ON FUNCTION myria.count_stored, myria.administrator, myria.begin_console_session
+    FROM myria_server, myria_builder, myria_operator;

@@ -298,9 +298,12 @@ def _console(
     visitors = Visitors(
         local=credentials.authentication if credentials.key_cache is None else None,
         key_cache=credentials.key_cache,
-        sessions=ConsoleSessions(memory.appending),
+        sessions=ConsoleSessions(
+            memory.appending, lifetime_s=settings.console.session_s, most=settings.console.sessions_per_key
+        ),
         limiter=limiter,
         session_s=settings.console.session_s,
+        per_minute=settings.auth.sign_ins_per_minute,
         is_secure=public_url.startswith("https:") or settings.mcp.scheme == "https",
     )
     return Console(

@@ -96,6 +96,8 @@ async def test_every_page_is_accessible_and_whole(
         f"/console/changes/diff?from={first}&to=active",
         "/console/operations",
         "/console/audit",
+        "/console/keys",
+        "/console/keys/grants",
         "/console/nowhere",
     ]
     url = str(served.client.base_url).rstrip("/")

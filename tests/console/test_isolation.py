@@ -137,6 +137,10 @@ def _address(rng: random.Random, known: Known) -> str:
         "operations",
         "audit",
         "audit.jsonl",
+        "keys",
+        "keys/new",
+        "keys/grants",
+        "keys/abcdef/revoke",
         "nowhere",
     )
     chosen = rng.sample(sorted(parameters), rng.randrange(1, 7))

@@ -44,12 +44,16 @@ class MadeKey:
         return f"MadeKey({self.key_id!r})"
 
 
-def make_key() -> MadeKey:
-    """Return a new random key."""
-    key_id, secret = (
-        "".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (_ID_CHARACTERS, _SECRET_CHARACTERS)
-    )
-    return MadeKey(key_id, f"{PREFIX}_{key_id}_{secret}")
+def make_key(key_id: str | None = None) -> MadeKey:
+    """Return a new key with a random secret and this id, or a random one."""
+    key_id = key_id or _random(_ID_CHARACTERS)
+    return MadeKey(key_id, f"{PREFIX}_{key_id}_{_random(_SECRET_CHARACTERS)}")
+
+
+def key_id_of(text: str) -> str:
+    """Return the key id that a text stands for: always the same, and as unlike others as a random one."""
+    digest = hashlib.sha256(b"myria.key_id.v1\n" + text.encode()).digest()
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:_ID_CHARACTERS])
 
 
 def parse_key(text: str) -> MadeKey | None:
@@ -87,7 +91,11 @@ def parse_session(text: str) -> MadeSession | None:
 
 def make_secret(prefix: str) -> str:
     """Return a new random secret that begins with a prefix, such as an access token."""
-    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(_TOKEN_CHARACTERS))
+    return prefix + _random(_TOKEN_CHARACTERS)
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
 
 
 def token_digest(text: str) -> bytes:

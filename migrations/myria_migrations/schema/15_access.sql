@@ -133,17 +133,22 @@ CREATE UNIQUE INDEX oauth_tokens_by_digest ON myria.oauth_tokens (digest);
 CREATE INDEX oauth_tokens_by_grant ON myria.oauth_tokens (tenant_id, grant_id);
 
 CREATE TABLE myria.console_sessions (
-    tenant_id  text COLLATE "C" NOT NULL,
-    digest     bytea NOT NULL CHECK (octet_length(digest) = 32),
-    key_id     text COLLATE "C" NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    expires_at timestamptz NOT NULL,
-    ended_at   timestamptz,
+    tenant_id    text COLLATE "C" NOT NULL REFERENCES myria.tenants (tenant_id) ON DELETE CASCADE,
+    digest       bytea NOT NULL CHECK (octet_length(digest) = 32),
+    actor        text COLLATE "C" NOT NULL,
+    key_id       text COLLATE "C",
+    sealed_token bytea CHECK (octet_length(sealed_token) <= 8300),
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at   timestamptz NOT NULL,
+    ended_at     timestamptz,
     PRIMARY KEY (tenant_id, digest),
-    FOREIGN KEY (tenant_id, key_id) REFERENCES myria.keys (tenant_id, key_id) ON DELETE CASCADE
+    FOREIGN KEY (tenant_id, key_id) REFERENCES myria.keys (tenant_id, key_id) ON DELETE CASCADE,
+    CHECK ((key_id IS NULL) = (sealed_token IS NOT NULL))
 );
-COMMENT ON TABLE myria.console_sessions IS 'Browsers in which somebody signed in with a key. A session can do what its key can, and ends with it.';
+COMMENT ON TABLE myria.console_sessions IS 'Browsers in which somebody signed in, with a key or through an issuer. A session can do what its key or token can, and ends with it.';
+COMMENT ON COLUMN myria.console_sessions.sealed_token IS 'The token of an issuer, sealed under a key that is made of the session''s secret, which the browser alone has.';
 -- A browser shows its session before anybody knows the tenant.
 CREATE UNIQUE INDEX console_sessions_by_digest ON myria.console_sessions (digest);
 CREATE INDEX console_sessions_by_key ON myria.console_sessions (tenant_id, key_id);
+CREATE INDEX console_sessions_by_actor ON myria.console_sessions (tenant_id, actor);
 CREATE INDEX console_sessions_by_end ON myria.console_sessions (expires_at);

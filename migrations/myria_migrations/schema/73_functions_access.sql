@@ -68,8 +68,33 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION myria.find_token IS 'What an access token or a session of the console stands for: its key, as far as a grant and its face go.';
 
-CREATE OR REPLACE FUNCTION myria.console_sign_in(wanted_key text, secret_digest bytea, new_session bytea, session_s double precision)
-RETURNS boolean
+CREATE OR REPLACE FUNCTION myria.begin_console_session(owner text, who text, key text, sealed bytea, new_session bytea,
+    session_s double precision, most integer, caller text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('myria.console_sessions ' || owner || ' ' || who, 0));
+    -- The oldest make room: who never signs out must not be kept from signing in.
+    UPDATE myria.console_sessions s SET ended_at = clock_timestamp()
+    WHERE s.tenant_id = owner AND s.digest IN (
+        SELECT o.digest FROM myria.console_sessions o
+        WHERE o.tenant_id = owner AND o.actor = who AND o.ended_at IS NULL AND o.expires_at > clock_timestamp()
+        ORDER BY o.created_at DESC, o.digest OFFSET most - 1);
+    INSERT INTO myria.console_sessions (tenant_id, digest, actor, key_id, sealed_token, expires_at)
+    VALUES (owner, new_session, who, key, sealed, clock_timestamp() + make_interval(secs => session_s));
+    -- Sessions that ended long ago make room, some at a time.
+    DELETE FROM myria.console_sessions s WHERE (s.tenant_id, s.digest) IN (
+        SELECT o.tenant_id, o.digest FROM myria.console_sessions o
+        WHERE o.expires_at < clock_timestamp() - interval '1 day'
+        ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
+    INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, address)
+    VALUES (owner, 'act', who, 'console.sign_in', key, 'ok', caller);
+END $$;
+COMMENT ON FUNCTION myria.begin_console_session IS 'Begins a session of the console, and ends the oldest of the same key or subject beyond the most; for the two functions below alone.';
+REVOKE EXECUTE ON FUNCTION myria.begin_console_session FROM PUBLIC;
+
+CREATE OR REPLACE FUNCTION myria.console_sign_in(wanted_key text, secret_digest bytea, new_session bytea, session_s double precision,
+    most integer, caller text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -77,27 +102,52 @@ DECLARE
     owner text;
 BEGIN
     PERFORM set_config('myria.tenant', '*', true);
-    INSERT INTO myria.console_sessions (tenant_id, digest, key_id, expires_at)
-    SELECT k.tenant_id, new_session, k.key_id, clock_timestamp() + make_interval(secs => session_s)
+    SELECT k.tenant_id INTO owner
     FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
     WHERE k.key_id = wanted_key AND k.digest = secret_digest AND k.revoked_at IS NULL AND t.suspended_at IS NULL
-      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-    RETURNING tenant_id INTO owner;
+      AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp());
     IF owner IS NOT NULL THEN
-        -- Sessions that ended long ago make room, some at a time.
-        DELETE FROM myria.console_sessions s WHERE (s.tenant_id, s.digest) IN (
-            SELECT o.tenant_id, o.digest FROM myria.console_sessions o
-            WHERE o.expires_at < clock_timestamp() - interval '1 day'
-            ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
-        INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome)
-        VALUES (owner, 'act', 'key:' || wanted_key, 'console.sign_in', wanted_key, 'ok');
+        PERFORM myria.begin_console_session(owner, 'key:' || wanted_key, wanted_key, NULL, new_session, session_s, most, caller);
     END IF;
     PERFORM set_config('myria.tenant', named, true);
     RETURN owner IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION myria.console_sign_in IS 'Begins a session of the console for who shows a valid key; false where the key is not valid.';
 
-CREATE OR REPLACE FUNCTION myria.console_sign_out(shown bytea) RETURNS boolean
+CREATE OR REPLACE FUNCTION myria.console_keep_token(wanted_tenant text, subject text, sealed bytea, new_session bytea,
+    session_s double precision, most integer, caller text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+    owner text;
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    SELECT t.tenant_id INTO owner FROM myria.tenants t WHERE t.tenant_id = wanted_tenant AND t.suspended_at IS NULL;
+    IF owner IS NOT NULL THEN
+        PERFORM myria.begin_console_session(owner, 'token:' || subject, NULL, sealed, new_session, session_s, most, caller);
+    END IF;
+    PERFORM set_config('myria.tenant', named, true);
+    RETURN owner IS NOT NULL;
+END $$;
+COMMENT ON FUNCTION myria.console_keep_token IS 'Begins a session of the console that can do nothing but keep a sealed token, which serving verifies at each use; false where the tenant is suspended.';
+
+CREATE OR REPLACE FUNCTION myria.console_token(shown bytea)
+RETURNS TABLE (owner text, sealed_token bytea, sealed_until timestamptz, sealed_ended_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named text := coalesce(current_setting('myria.tenant', true), '');
+BEGIN
+    PERFORM set_config('myria.tenant', '*', true);
+    RETURN QUERY
+        SELECT s.tenant_id, s.sealed_token, s.expires_at, s.ended_at FROM myria.console_sessions s
+        WHERE s.digest = shown AND s.sealed_token IS NOT NULL;
+    PERFORM set_config('myria.tenant', named, true);
+END $$;
+COMMENT ON FUNCTION myria.console_token IS 'The sealed token of the session of the console that is shown.';
+
+CREATE OR REPLACE FUNCTION myria.console_sign_out(shown bytea, caller text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -105,14 +155,15 @@ DECLARE
     ended myria.console_sessions;
 BEGIN
     PERFORM set_config('myria.tenant', '*', true);
-    UPDATE myria.console_sessions s SET ended_at = clock_timestamp() WHERE s.digest = shown AND s.ended_at IS NULL
+    UPDATE myria.console_sessions s SET ended_at = clock_timestamp()
+    WHERE s.digest = shown AND s.ended_at IS NULL
     RETURNING s.* INTO ended;
     IF FOUND THEN
-        INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome)
-        VALUES (ended.tenant_id, 'act', 'key:' || ended.key_id, 'console.sign_out', ended.key_id, 'ok');
+        INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, address)
+        VALUES (ended.tenant_id, 'act', ended.actor, 'console.sign_out', ended.key_id, 'ok', caller);
     END IF;
     PERFORM set_config('myria.tenant', named, true);
-    RETURN ended.key_id IS NOT NULL;
+    RETURN ended.actor IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION myria.console_sign_out IS 'Ends the session of the console that is shown.';
 

@@ -21,7 +21,7 @@ from myria.db.fairness import caller
 from myria.errors import CredentialInvalid, CredentialMissing, DeadlineExceeded, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.console import ask, changes, events, live, notes, operations, people, topics
+from myria_server.console import ask, changes, events, keys, live, notes, operations, people, topics
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.rendering import STATIC, page, static_file
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
@@ -43,8 +43,8 @@ Values = Mapping[str, Any]
 View = Callable[[Desk, Request], Awaitable[tuple[str, Values] | Response]]
 """Answers a page: the name of its template, and the values in it; or an answer that is no page."""
 
-Act = Callable[[Desk, Request, Mapping[str, str]], Awaitable[str]]
-"""Carries out what a form asks for; returns the address to go on to."""
+Act = Callable[[Desk, Request, Mapping[str, str]], Awaitable[str | tuple[str, Values]]]
+"""Carries out what a form asks for; returns the address to go on to, or a page that is shown this once."""
 
 
 class Console:
@@ -74,6 +74,7 @@ class Console:
         self._deadline_s = settings.mcp.request_deadline_s
         pages = changes.ChangePages(memory, live.LiveBuilds(memory, visitors, is_leaving=is_leaving))
         operating = operations.OperationsPages(memory, settings)
+        key_pages = keys.KeyPages(memory)
         self._app = Starlette(
             routes=[
                 Route(PREFIX, _to_start),
@@ -97,6 +98,16 @@ class Console:
                 Route(PREFIX + "/operations", self._viewing(operating.overview, ("admin",))),
                 Route(PREFIX + "/audit", self._viewing(operating.audit, ("admin",))),
                 Route(PREFIX + "/audit.jsonl", self._viewing(operating.export, ("admin",))),
+                Route(PREFIX + "/keys", self._viewing(key_pages.overview, ("admin",))),
+                Route(PREFIX + "/keys/new", self._viewing(key_pages.form, ("admin",))),
+                Route(PREFIX + "/keys/new", self._acting(key_pages.create), methods=["POST"]),
+                Route(PREFIX + "/keys/grants", self._viewing(key_pages.grants, ("admin",))),
+                Route(PREFIX + "/keys/grants/{grant_id}", self._viewing(key_pages.confirm_ending, ("admin",))),
+                Route(PREFIX + "/keys/grants/{grant_id}", self._acting(key_pages.end_grant), methods=["POST"]),
+                Route(PREFIX + "/keys/{key_id}/revoke", self._viewing(key_pages.confirm, ("admin",))),
+                Route(PREFIX + "/keys/{key_id}/revoke", self._acting(key_pages.revoke), methods=["POST"]),
+                Route(PREFIX + "/keys/{key_id}/rotate", self._viewing(key_pages.confirm, ("admin",))),
+                Route(PREFIX + "/keys/{key_id}/rotate", self._acting(key_pages.rotate), methods=["POST"]),
                 Route(PREFIX + "/changes", self._viewing(pages.overview, ("read", "admin"))),
                 Route(PREFIX + "/changes/events", self._viewing(pages.events, ("read", "admin"))),
                 Route(PREFIX + "/changes/diff", self._viewing(pages.diff, ("read", "admin"))),
@@ -169,13 +180,16 @@ class Console:
                 if usage is not None:
                     usage.begin()
                     usage.end()
-                address = await self._within_deadline(act(desk, request, form), desk)
+                done = await self._within_deadline(act(desk, request, form), desk)
             except ToolRefused as refused:
                 return self._problem(refused.code, refused.message, refused.status, desk, request)
             except MyriaError as error:
                 return self._problem(error.code, error.message, error.http_status, desk, request)
-            response = RedirectResponse(address, _SEE_OTHER)
-            if address.startswith(PREFIX + "/sign-in"):
+            if not isinstance(done, str):
+                template, values = done
+                return page(template, {**self._frame(desk, request), **values})
+            response = RedirectResponse(done, _SEE_OTHER)
+            if done.startswith(PREFIX + "/sign-in"):
                 self._visitors.drop_session(response)
             return response
 
@@ -246,9 +260,9 @@ class Console:
         self._visitors.set_session(response, session)
         return response
 
-    async def _sign_out(self, desk: Desk, _request: Request, _form: Mapping[str, str]) -> str:
+    async def _sign_out(self, desk: Desk, request: Request, _form: Mapping[str, str]) -> str:
         if desk.visitor.can_sign_out:
-            await self._visitors.sign_out(desk.visitor)
+            await self._visitors.sign_out(desk.visitor, request)
         return PREFIX + "/sign-in"
 
     async def _not_served(self, request: Request, error: Exception) -> Response:

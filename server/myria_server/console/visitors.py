@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from starlette.responses import Response
 
 from myria.access.console_sessions import ConsoleSessions
 from myria.access.key_cache import KeyCache
+from myria.access.limits import Rates
 from myria.access.principal import Principal
 from myria.access.secrets import parse_key
 from myria.errors import AccessError, CredentialInvalid, CredentialMissing
@@ -63,7 +65,8 @@ class Visitors:
     Args:
         local: tells who calls where no credentials are asked for; None where they are.
         key_cache: knows keys and sessions; None where no credentials are asked for.
-        session_s: seconds for which a session is good.
+        session_s: seconds for which a browser keeps its session.
+        per_minute: how often one key may sign in, per minute; None for no limit.
         is_secure: whether browsers reach this server over TLS, so that the cookie must never travel without it.
     """
 
@@ -75,13 +78,21 @@ class Visitors:
         sessions: ConsoleSessions,
         limiter: FailureLimiter,
         session_s: float,
+        per_minute: float | None,
         is_secure: bool,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._local = local
         self._key_cache = key_cache
         self._sessions = sessions
         self._limiter = limiter
         self._session_s = session_s
+        self._sign_ins = Rates(
+            per_minute,
+            limit="sign_ins_per_minute",
+            message="This key signed in too often within a minute. Wait a little.",
+            ticks=ticks,
+        )
         self._cookie = f"__Secure-{COOKIE}" if is_secure else COOKIE
         self._is_secure = is_secure
 
@@ -113,6 +124,7 @@ class Visitors:
 
         Raises:
             AccessError: the key is refused, or too many were.
+            RateLimited: it signed in too often.
             UnavailableError: nobody can tell now.
         """
         assert self._key_cache is not None  # noqa: S101 - there is no page to sign in at otherwise
@@ -123,7 +135,8 @@ class Visitors:
             if key is None:
                 raise CredentialInvalid("This is no key. It reads myr_<id>_<secret>.")
             principal = await self._key_cache.principal(text)
-            session = await self._sessions.sign_in(key, lifetime_s=self._session_s)
+            self._sign_ins.note([key.key_id])
+            session = await self._sessions.sign_in(key, address=self._limiter.address(request.scope))
             if session is None:
                 raise CredentialInvalid("This key was changed meanwhile; try again.")
         except AccessError as error:
@@ -132,9 +145,9 @@ class Visitors:
             raise refusal from error
         return session
 
-    async def sign_out(self, visitor: Visitor) -> None:
+    async def sign_out(self, visitor: Visitor, request: Request) -> None:
         """End a visitor's session."""
-        await self._sessions.sign_out(visitor.secret)
+        await self._sessions.sign_out(visitor.secret, address=self._limiter.address(request.scope))
 
     def set_session(self, response: Response, session: str) -> None:
         """Give a browser its session. It is a new secret for each time somebody signs in, so none can be planted."""

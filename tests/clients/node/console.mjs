@@ -1,12 +1,13 @@
 // Run by Node.js in a folder that has playwright-core and axe-core: looks at pages of the console as a person's browser does.
 // Arguments: the browser's program, and as JSON the server's address, the paths of the pages, and the ways to look at each
-// (see `Way` in tests/clients/test_console.py). Prints a line of JSON for each look, and one for a question asked by keyboard.
+// (see `Way` in tests/clients/test_console.py); perhaps a key to sign in with, `acts` (a page with a form, what to fill in
+// and what to press), and a question. Prints a line of JSON for each look, and one for a question asked by keyboard.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
 const [executablePath, wanted] = process.argv.slice(-2);
-const { url, paths, ways, question } = JSON.parse(wanted);
+const { url, paths, ways, question, key, acts = [] } = JSON.parse(wanted);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 // Chromium refuses to put root into a sandbox.
@@ -26,13 +27,20 @@ async function open(way) {
     if (["error", "warning"].includes(message.type())) complaints.push(message.text());
   });
   page.on("pageerror", (error) => complaints.push(error.message));
+  if (key) {
+    await page.goto(`${url}/console/sign-in`);
+    await page.fill("#key", key);
+    await Promise.all([page.waitForURL(/\/console\/ask/), page.click("button.main")]);
+  }
   return { context, page, complaints };
 }
 
 for (const way of ways) {
   const { context, page, complaints } = await open(way);
-  for (const path of paths) {
-    await page.goto(url + path, { waitUntil: "load" });
+  for (const path of [...paths, ...acts]) {
+    await page.goto(url + (path.path ?? path), { waitUntil: "load" });
+    for (const [field, text] of Object.entries(path.fields ?? {})) await page.fill(`#${field}`, text);
+    if (path.press) await Promise.all([page.waitForNavigation({ waitUntil: "load" }), page.click(path.press)]);
     const seen = { way, path, title: await page.title(), complaints: complaints.splice(0) };
     if (way.javascript) {
       if (way.direction === "rtl") await page.evaluate(() => { document.documentElement.dir = "rtl"; });
@@ -41,12 +49,16 @@ for (const way of ways) {
       seen.violations = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
     }
     seen.fits = await page.locator("html").evaluate((root) => root.scrollWidth <= root.clientWidth).catch(() => null);
-    if (way.shots) await page.screenshot({ path: `${way.shots}-${paths.indexOf(path)}.png`, fullPage: true });
+    if (way.shots) await page.screenshot({ path: `${way.shots}-${[...paths, ...acts].indexOf(path)}.png`, fullPage: true });
     console.log(JSON.stringify(seen));
   }
   await context.close();
 }
 
+if (!question) {
+  await browser.close();
+  process.exit();
+}
 const { context, page, complaints } = await open({ javascript: true, scheme: "light", width: 1280 });
 await page.goto(`${url}/console/ask`);
 let loads = 0;

@@ -4,8 +4,9 @@ SELECT epoch FROM myria.access_epoch;
 
 -- name: find_keys
 -- The keys with these ids and digests of their secrets, in the order asked for, and the epoch before they were read.
--- An empty id means an access token or a session of the console: what it stands for, in the form of a key.
-SELECT e.epoch, k.*
+-- An empty id means an access token or a session of the console: what it stands for, in the form of a key, or the sealed
+-- token of an issuer that the session keeps.
+SELECT e.epoch, k.*, c.*
 FROM myria.access_epoch e
 CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, digest, place)
 LEFT JOIN LATERAL (
@@ -13,13 +14,14 @@ LEFT JOIN LATERAL (
     UNION ALL
     SELECT * FROM myria.find_token(wanted.digest) WHERE wanted.key_id = ''
 ) k ON true
+LEFT JOIN LATERAL (SELECT * FROM myria.console_token(wanted.digest) WHERE wanted.key_id = '') c ON true
 ORDER BY wanted.place;
 
 -- name: console_sign_in
-SELECT myria.console_sign_in($1, $2, $3, $4);
+SELECT myria.console_sign_in($1, $2, $3, $4, $5, $6);
 
 -- name: console_sign_out
-SELECT myria.console_sign_out($1);
+SELECT myria.console_sign_out($1, $2);
 
 -- name: tenant_state
 -- Whether a tenant is there, suspended, or about to be deleted, and the epoch before it was read.

@@ -1,0 +1,166 @@
+"""The keys and grants of the visitor's tenant: who may do what, and making, replacing and ending them.
+
+A new key's secret is in the one answer that follows its form, and nowhere else: in no address, journal or log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from starlette.requests import Request
+
+from myria.access.administered import TenantKeys
+from myria.access.principal import API_NAMES, ROLES, Proof
+from myria.access.secrets import key_id_of, make_key
+from myria.access.store import NewKey
+from myria.errors import CredentialMissing, InvalidArgument
+from myria.memory import Memory
+from myria_server.console.desk import Desk
+from myria_server.console.visitors import PREFIX, asked_as
+
+_PAGE = 50
+_DAY_S = 86_400.0
+LIFETIMES: Mapping[str, float | None] = {
+    "a day": _DAY_S,
+    "a week": 7 * _DAY_S,
+    "30 days": 30 * _DAY_S,
+    "90 days": 90 * _DAY_S,
+    "a year": 365 * _DAY_S,
+    "never": None,
+}
+"""After how long a new key ends, in seconds."""
+
+OVERLAPS: Mapping[str, float] = {"at once": 0.0, "in an hour": 3600.0, "in a day": _DAY_S, "in a week": 7 * _DAY_S}
+"""When a key that is replaced ends, in seconds."""
+
+Page = tuple[str, Mapping[str, Any]]
+
+
+class KeyPages:
+    """The pages, for administrators who signed in with a key: the database itself proves that."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._keys = TenantKeys(memory.appending)
+
+    async def overview(self, desk: Desk, request: Request) -> Page:
+        """List the keys of the tenant, newest first."""
+        _need_administrator(desk)
+        proof, before = desk.principal.proof, request.query_params.get("before", "").replace("\0", "") or None
+        found = [] if proof is None else await self._keys.keys(proof, before=before, limit=_PAGE + 1)
+        return "keys.html", {
+            "has_proof": proof is not None,
+            "keys": found[:_PAGE],
+            "next_before": found[_PAGE - 1]["key_id"] if len(found) > _PAGE else None,
+            "done": request.query_params.get("done", ""),
+        }
+
+    async def form(self, desk: Desk, _request: Request) -> Page:
+        """Ask what a new key may do: nothing is offered that the visitor's own key may not."""
+        _proof(desk)
+        return "key_new.html", {
+            "roles": [role for role in ROLES if role in desk.principal.roles],
+            "apis": [api for api in API_NAMES if api in desk.principal.faces],
+            "lifetimes": [*LIFETIMES],
+        }
+
+    async def create(self, desk: Desk, _request: Request, form: Mapping[str, str]) -> Page:
+        """Make the key that a form asks for, and show it this once. The form sent again makes no other."""
+        proof = _proof(desk)
+        new = NewKey(
+            name=form.get("name", "").strip(),
+            tenant=desk.principal.tenant,
+            roles=cast("Any", [role for role in ROLES if f"role_{role}" in form]),
+            faces=cast("Any", [api for api in API_NAMES if f"api_{api}" in form]),
+            own=asked_as([form.get("own", "")]),
+            may_ask=asked_as([form.get("may_ask", "")]),
+            expires_s=_chosen(LIFETIMES, form, "lifetime"),
+        )
+        made = make_key(key_id_of(form["form_token"]))
+        await self._keys.create_key(proof, new, made, reason=form.get("reason", ""), address=desk.address_of())
+        return "key_made.html", {"text": made.text, "key": await self._keys.key(proof, made.key_id), "replaced": None}
+
+    async def confirm(self, desk: Desk, request: Request) -> Page:
+        """Show what revoking or replacing a key will end, and ask once."""
+        key = await self._keys.key(_proof(desk), request.path_params["key_id"])
+        act = request.url.path.rpartition("/")[2]
+        return "key_act.html", {"key": key, "act": act, "overlaps": [*OVERLAPS]}
+
+    async def revoke(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
+        """Revoke a key: its sessions, and what programs were allowed with it, end with it."""
+        key_id = request.path_params["key_id"]
+        await self._keys.revoke_key(_proof(desk), key_id, reason=form.get("reason", ""), address=desk.address_of())
+        return f"{PREFIX}/keys?done=revoked"
+
+    async def rotate(self, desk: Desk, request: Request, form: Mapping[str, str]) -> Page:
+        """Replace a key by one that may the same, and show that this once."""
+        proof, key_id = _proof(desk), request.path_params["key_id"]
+        overlap_s = _chosen(OVERLAPS, form, "overlap")
+        made = make_key(key_id_of(form["form_token"]))
+        # Before the change: a session of a key that ends at once proves nothing afterwards.
+        old = await self._keys.key(proof, key_id)
+        await self._keys.rotate_key(
+            proof,
+            key_id,
+            made,
+            overlap_s=overlap_s or 0.0,
+            reason=form.get("reason", ""),
+            address=desk.address_of(),
+        )
+        return "key_made.html", {
+            "text": made.text,
+            "key": {**old, "key_id": made.key_id},
+            "replaced": old,
+            "overlap": form["overlap"],
+        }
+
+    async def grants(self, desk: Desk, request: Request) -> Page:
+        """List what programs were allowed with keys of the tenant (OAuth), newest first."""
+        _need_administrator(desk)
+        proof, before = desk.principal.proof, request.query_params.get("before") or None
+        found = [] if proof is None else await self._keys.grants(proof, before=before, limit=_PAGE + 1)
+        return "grants.html", {
+            "has_proof": proof is not None,
+            "grants": found[:_PAGE],
+            "next_before": found[_PAGE - 1]["grant_id"] if len(found) > _PAGE else None,
+            "done": request.query_params.get("done", ""),
+        }
+
+    async def confirm_ending(self, desk: Desk, request: Request) -> Page:
+        """Show what a program may do, and ask once whether that should end."""
+        return "grant_end.html", {"grant": await self._keys.grant(_proof(desk), request.path_params["grant_id"])}
+
+    async def end_grant(self, desk: Desk, request: Request, _form: Mapping[str, str]) -> str:
+        """End what a program was allowed, with all its tokens."""
+        await self._keys.end_grant(_proof(desk), request.path_params["grant_id"])
+        return f"{PREFIX}/keys/grants?done=ended"
+
+
+def _need_administrator(desk: Desk) -> None:
+    desk.principal.need(("admin",), what="this page")
+    desk.principal.need_api("admin")
+
+
+def _proof(desk: Desk) -> Proof:
+    """Return what proves to the database who the visitor is.
+
+    Raises:
+        RoleRequired, FaceNotAllowed: the visitor is no administrator.
+        CredentialMissing: it is one without a key.
+    """
+    _need_administrator(desk)
+    if desk.principal.proof is None:
+        raise CredentialMissing("Only an administrator who signed in with a key changes keys and grants here.")
+    return desk.principal.proof
+
+
+def _chosen(choices: Mapping[str, Any], form: Mapping[str, str], field: str) -> Any:
+    """Return the value of the choice that a field names.
+
+    Raises:
+        InvalidArgument: it names none.
+    """
+    name = form.get(field, "")
+    if name not in choices:
+        raise InvalidArgument(f"Choose one of these: {', '.join(choices)}.", field=field)
+    return choices[name]
