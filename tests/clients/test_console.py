@@ -12,7 +12,7 @@ import pytest
 
 from myria.settings import ConsoleSettings, Settings
 from tests.clients.conftest import Outside
-from tests.server.wire import Served, event
+from tests.server.wire import Served, call, event, headers
 from tests.support import builds
 from tests.support.postgres import Database
 from tests.support.skips import not_here
@@ -62,6 +62,22 @@ async def look(outside: Outside, chromium: str, wanted: dict[str, Any]) -> list[
     return [json.loads(line) for line in out.splitlines()]
 
 
+async def _kept_note(served: Served) -> str:
+    """Keep a note with two versions and a link, in place of another one; return its id."""
+
+    async def tool(name: str, **arguments: Any) -> str:
+        answer = await served.post(call(name, arguments), headers(name), path="/mcp/agent")
+        note_id: str = answer.json()["result"]["structuredContent"].get("id", "")
+        return note_id
+
+    older = await tool("remember", content="The kiln opens on Friday")
+    note_id = await tool("remember", content="The kiln opens on Monday", supersedes=[older])
+    await tool("amend", id=note_id, content="The kiln opens on Sunday", importance=0.9)
+    other = await tool("remember", content="The kiln stops at 900 degrees", type="error", linkedTo=[note_id])
+    assert other
+    return note_id
+
+
 async def test_every_page_is_accessible_and_whole(
     outside: Outside, chromium: str, served: Served, database: Database
 ) -> None:
@@ -75,6 +91,7 @@ async def test_every_page_is_accessible_and_whole(
     tree = await served.call("query_references", {"participants": ["user_42"], "query": "kiln"})
     topic = next(node["topic_id"] for node in tree.content["root"]["children"] if "topic_id" in node)
     event_id = stored.content["results"][0]["event_id"]
+    note_id = await _kept_note(served)
     paths = [
         "/console/ask",
         "/console/ask?q=kiln&as=user_42",
@@ -88,6 +105,8 @@ async def test_every_page_is_accessible_and_whole(
         "/console/topics?as=user_42",
         "/console/topics?as=user_42&view=time",
         "/console/notes",
+        f"/console/notes/{note_id}",
+        "/console/notes?done=forgotten&note=note_1",
         "/console/people",
         "/console/people/one?name=user_42",
         "/console/people/erase?name=user_42",

@@ -29,7 +29,7 @@ async def test_an_event_names_its_topics_and_the_way_to_them(
     built = [await _append(served, str(n), f"the kiln opens at {n}", context_id="kiln") for n in range(6)]
     early = await browser.get(f"/console/events/{built[2]}", **{"as": "user_42"})
     assert "No snapshot is built yet" in text_of(early.text)
-    snapshot = (await builds.build(database)).snapshot_id
+    snapshot = (await builds.build(database)).snapshot_id or ""
     page = await browser.get(f"/console/events/{built[2]}", **{"as": "user_42"})
     assert snapshot in page.text
     topics = _links(page.text, "/topics/")

@@ -24,6 +24,7 @@ CASES = [
     ("notes.of_versions", [SEQS]),
     ("notes.current", ["{note_1,note_2}"]),
     ("notes.of_first_events", ["{evt_1}"]),
+    ("notes.replaced_notes", ["note_1", "{evt_1}", "100"]),
     ("links.fold", [SEQS]),
     ("links.notes", ["{note_1,note_2}"]),
     ("evaluations.fold", [SEQS]),

@@ -32,10 +32,11 @@ class NoteVersion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoteHistory:
-    """A note's versions, newest first, and the notes that replaced it, each in its turn."""
+    """A note's versions, newest first, with their events, and the notes that replaced it, each in its turn."""
 
     note_id: str
     versions: tuple[NoteVersion, ...]
+    event_ids: tuple[str, ...]
     superseded_by: tuple[str, ...]
 
 
@@ -75,6 +76,7 @@ async def history(
             for version in versions
             if (payload := orjson.loads(version["payload"]))
         ),
+        event_ids=tuple(version["event_id"] for version in versions),
         superseded_by=tuple(
             successor["note_id"]
             for successor in successors

@@ -1,18 +1,58 @@
-"""The pages of notes: what agents keep on purpose, its versions and links; and forgetting it, with a look before."""
+"""The pages of notes: what agents keep on purpose, what is true now, what it replaced; forgetting, and undoing it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 
+from myria.db.clock import to_rfc3339
+from myria.memory import Memory
+from myria.notes.histories import NoteVersion
+from myria.notes.links import LinkedNote, Neighbourhood
+from myria.notes.standing import NoteStanding, standing
+from myria.settings import Settings
+from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
+from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json
-from myria_server.console.visitors import PREFIX
+from myria_server.console.fields import number_of
+from myria_server.console.rendering import query
+from myria_server.console.wording import Part, differences
+
+_EVENT = "evt_"
+"""How the ids of events begin."""
 
 _PAGE = 30
 _TOKENS = 20_000
+_VERSIONS = 20
+"""Versions on a page."""
+
+_COMPARED = 4_000
+"""Characters of a version up to which a page says how it differs from the one before."""
+
+_FEEDBACK = 100
+"""Newest ratings of answers that are looked at for those of one note."""
+
+_TO: Mapping[str, str] = {
+    "related": "Related to it",
+    "caused_by": "Caused by",
+    "resolved_by": "Resolved by",
+    "part_of": "Part of",
+    "contradicts": "Contradicts",
+}
+"""What a link says of the note at which it begins."""
+
+_FROM: Mapping[str, str] = {
+    "related": "Related to it",
+    "caused_by": "Caused",
+    "resolved_by": "Resolves",
+    "part_of": "Has as its part",
+    "contradicts": "Contradicted by",
+}
+"""What a link says of the note to which it leads."""
 
 
 def _agent(desk: Desk) -> str | None:
@@ -47,21 +87,125 @@ async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]
         "stats": stats["stats"],
         "topics": stats["topics"][:_PAGE],
         "done": parameters.get("done", ""),
+        "done_note": parameters.get("note", ""),
     }
 
 
-async def note(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show a note with its versions and links."""
-    note_id = request.path_params["note_id"]
-    history = await desk.call("fragment_history", agentId=_agent(desk), id=note_id)
-    graph = await desk.call("graph_explore", agentId=_agent(desk), startId=note_id)
-    linked: list[Json] = [node for node in graph["nodes"] if node["depth"]]
-    return "note.html", {
-        "note": history["current"],
-        "versions": history["versions"],
-        "superseded_by": history["superseded_by"],
-        "linked": linked,
-    }
+class NotePages:
+    """The page of a note; how it stands is more than tools answer."""
+
+    def __init__(self, memory: Memory, settings: Settings) -> None:
+        self._memory = memory
+        self._who_acts = who_acts(settings)
+
+    async def note(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show a note: what it says now, its versions, what it replaced, its links and its feedback."""
+        desk.principal.need_api("agent")
+        tenant = desk.principal.tenant
+        may_see = self._who_acts(desk.principal, _agent(desk)).masks.sees
+        note_id = await self._memory.note_id(tenant, request.path_params["note_id"])
+        stands = await standing(self._memory.database, tenant, note_id, may_see=may_see)
+        # Links of a replaced note are left out, as everywhere.
+        around = await self._memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
+        upto = number_of(request.query_params.get("upto"), default=0)
+        versions, further = await asyncio.to_thread(_versions, stands, upto if isinstance(upto, int) else 0)
+        return "note.html", {
+            "note": note_json(note_id, stands.versions[0].note, version=stands.versions[0].version),
+            "stands": stands,
+            "kept_at": to_rfc3339(stands.versions[0].at),
+            "expires_at": None if stands.expires_at is None else to_rfc3339(stands.expires_at),
+            "used_at": None if stands.used_at is None else to_rfc3339(stands.used_at),
+            "versions": versions,
+            "further": further,
+            "source_event": _event_named(stands.versions[0].note.source),
+            "links": [] if around is None else _links(around),
+            "feedback": await _feedback(desk, note_id),
+            "done": request.query_params.get("done", ""),
+        }
+
+
+def _versions(stands: NoteStanding, upto: int) -> tuple[list[Json], int | None]:
+    """Return a page of the versions of a note, newest first, and the number of the version that follows it.
+
+    Each version has how its text differs from the one before, where both are short enough to be read so.
+
+    Args:
+        upto: the number of the version that comes first; 0 for the newest.
+    """
+    older = [*stands.versions[1:], None]
+    all_versions = [
+        version
+        for version in zip(stands.versions, older, stands.event_ids, strict=True)
+        if not upto or version[0].version <= upto
+    ]
+    page = [
+        {
+            "version": version.version,
+            "created_at": to_rfc3339(version.at),
+            "speaker": version.speaker,
+            "content": version.note.content,
+            "event_id": event_id,
+            "parts": _parts(before, version),
+            "changed": [] if before is None else _changed_fields(before.note, version.note),
+        }
+        for version, before, event_id in all_versions[:_VERSIONS]
+    ]
+    return page, all_versions[_VERSIONS][0].version if len(all_versions) > _VERSIONS else None
+
+
+def _parts(before: NoteVersion | None, version: NoteVersion) -> list[Part] | None:
+    """Return how a version's text differs from the one before; None where that is not shown."""
+    if before is None or max(len(before.note.content), len(version.note.content)) > _COMPARED:
+        return None
+    return differences(before.note.content, version.note.content)
+
+
+def _changed_fields(before: Any, after: Any) -> list[tuple[str, str, str]]:
+    """Return the fields beside the text that a version changed: name, before and after."""
+    named = (
+        ("kind", "kind"),
+        ("topic", "topic"),
+        ("importance", "importance"),
+        ("anchor", "anchor"),
+        ("lifetime", "lifetime"),
+        ("source", "source"),
+    )
+    pairs = [(name, getattr(before, field), getattr(after, field)) for name, field in named]
+    return [(name, str(old), str(new)) for name, old, new in pairs if old != new]
+
+
+def _event_named(source: str | None) -> str | None:
+    """Return the event that a note's source names; None where it names something else."""
+    return source if source is not None and source.startswith(_EVENT) and " " not in source else None
+
+
+def _links(around: Neighbourhood) -> list[tuple[str, Sequence[LinkedNote]]]:
+    """Return the notes at the other ends of a note's links, by what the link says of this note."""
+    notes = {note.note_id: note for note in around.neighbours}
+    said: dict[str, dict[str, LinkedNote]] = {}
+    for link in around.links:
+        leads = link.from_id == around.start.note_id
+        other_id = link.to_id if leads else link.from_id
+        words = (_TO if leads else _FROM)[link.relation]
+        if other_id in notes:
+            said.setdefault(words, {})[other_id] = notes[other_id]
+    return [(words, list(others.values())) for words, others in said.items()]
+
+
+async def _feedback(desk: Desk, note_id: str) -> list[Json]:
+    """Return what was said of answers that held a note, of the newest feedback that the visitor may see."""
+    if not desk.may("query_event_nodes"):
+        return []
+    found = await desk.ask(
+        "query_event_nodes", types=["myria.feedback"], include_internal=True, order="newest", limit=_FEEDBACK
+    )
+    nodes: list[Json] = found["root"]["children"]
+    rated = [(node, (node.get("payload") or {}).get("feedback")) for node in nodes]
+    return [
+        {**said, "at": node["timestamp"], "event_id": node["event_id"]}
+        for node, said in rated
+        if isinstance(said, dict) and note_id in (said.get("notes") or ())
+    ]
 
 
 async def confirm_forgetting(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
@@ -74,5 +218,15 @@ async def confirm_forgetting(desk: Desk, request: Request) -> tuple[str, Mapping
 async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     """Forget a note; one that is protected only where the form says so."""
     note_id = request.path_params["note_id"]
-    await desk.call("forget", agentId=_agent(desk), id=note_id, force=form.get("force") == "on" or None)
-    return f"{PREFIX}/notes?done=forgotten"
+    answer = await desk.call("forget", agentId=_agent(desk), id=note_id, force=form.get("force") == "on" or None)
+    done = "forgotten" if answer["deleted"] else "protected"
+    return query("/notes", desk.names, done=done, note=note_id)
+
+
+async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str:
+    """Bring a forgotten note back, or a forgotten event, by its id."""
+    answer = await desk.call("restore", agentId=_agent(desk), id=form.get("note", "").strip())
+    restored_id = str(answer["id"])
+    if restored_id.startswith(_EVENT):
+        return query(f"/events/{restored_id}", desk.names)
+    return query(f"/notes/{restored_id}", desk.names, done="restored")

@@ -79,7 +79,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(prefix=PREFIX, static=static_address)
-    environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=_query, number=_number)
+    environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     return environment
 
 
@@ -122,7 +122,7 @@ def _number(value: float) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def _query(path: str, names: Sequence[str] = (), **parameters: Any) -> str:
+def query(path: str, names: Sequence[str] = (), **parameters: Any) -> str:
     """Return an address of the console, with those as whom the visitor asks and the parameters that have a value."""
     pairs = [("as", name) for name in names]
     pairs += [(name, str(value)) for name, value in parameters.items() if value not in (None, "", False)]

@@ -79,7 +79,7 @@ WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live
 -- Notes with what their current versions say, who may see them, what decides when they expire, and the last event that
 -- changed each: that of its version, of a withdrawal or of a restoration.
 SELECT n.note_id, n.version, n.live, n.kind, n.importance, n.anchor, n.context_id, n.created_at, n.changed_at,
-       e.event_id, e.payload, s.participants, n.reason, n.session_ends_at, n.used_at, greatest(n.event_seq, (
+       e.event_id, e.payload, s.participants, n.reason, n.session_ends_at, n.used_at, n.uses, greatest(n.event_seq, (
            SELECT max(w.by_event_seq) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = n.event_seq
        )) AS changed_by
 FROM myria.standing_notes n
@@ -137,7 +137,7 @@ WHERE e.tenant_id = $1 AND e.event_seq = $2 AND e.type = 'myria.note';
 -- name: history
 -- What the versions of a note said, newest first. Of them one may be forgotten by itself. (The inner LIMIT ends the walk, in
 -- its order.)
-SELECT v.payload, v.occurred_at, v.context_id
+SELECT v.event_id, v.payload, v.occurred_at, v.context_id
 FROM (
     SELECT c.* FROM myria.versions_of($1, $2) c
     WHERE coalesce((SELECT w.reason FROM myria.withdrawn w
@@ -169,6 +169,27 @@ JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = c.note_id
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 WHERE c.steps > 0 AND (n.live OR n.reason = 'superseded')
 ORDER BY c.steps;
+
+-- name: replaced_notes
+-- The other notes that one ($2) replaced, the newest first: of the first $4 withdrawals after each of its versions ($3).
+SELECT DISTINCT ON (e.event_seq, old.payload->'note'->>'id')
+       old.payload->'note'->>'id' AS note_id, old.payload->>'text' AS text, s.participants
+FROM unnest($3::text[]) AS version
+CROSS JOIN LATERAL (SELECT x.event_seq FROM myria.events x WHERE x.tenant_id = $1 AND x.event_id = version OFFSET 0) e
+CROSS JOIN LATERAL (
+    SELECT w.event_seq, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.by_event_seq > e.event_seq
+    ORDER BY w.by_event_seq LIMIT $4
+) later
+CROSS JOIN LATERAL (
+    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = later.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
+) newest
+CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = later.event_seq OFFSET 0) old
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = old.scope_id
+WHERE later.superseded_by = e.event_seq AND newest.reason = 'superseded' AND newest.superseded_by = e.event_seq
+  AND old.type = 'myria.note' AND old.payload->'note'->>'id' <> $2
+ORDER BY e.event_seq DESC, old.payload->'note'->>'id', old.event_seq DESC;
 
 -- name: counted
 -- Live notes of visible scopes, as many as a look may cost.

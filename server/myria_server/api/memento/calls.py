@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from myria.access.agents import Acting, acting, reserved_names
 from myria.access.principal import Principal
@@ -55,15 +56,26 @@ class AgentCall(ApiCall):
         return note_absent(self.given[note_id]) if note_id in self.given else error
 
 
+WhoActs = Callable[[Principal, str | None], Acting]
+"""Returns whose memory a principal's call uses that names an agent, or none; raises as `acting` does."""
+
+
+def who_acts(settings: Settings) -> WhoActs:
+    """Return the rule of this server's settings for whose memory a call uses."""
+    shared = shared_participant(settings.rest) if settings.rest.enabled else None
+    return partial(
+        acting, pooled=settings.agent.pool, shared=shared, reserved=reserved_names(settings.auth, settings.rest)
+    )
+
+
 def runner(memory: Memory, settings: Settings) -> Runner:
     """Return what runs the tools of this API; one that changes notes needs the right to append to their channel."""
-    shared = shared_participant(settings.rest) if settings.rest.enabled else None
-    reserved = reserved_names(settings.auth, settings.rest)
+    who_of = who_acts(settings)
 
     async def run(handler: Handler, principal: Principal, request: AgentInput, *, changes: bool) -> ShownAnswer:
         if changes:
             principal.need_channel(NOTE_CHANNEL)
-        who = acting(principal, request.agentId, pooled=settings.agent.pool, shared=shared, reserved=reserved)
+        who = who_of(principal, request.agentId)
         call = AgentCall(memory=memory, settings=settings, principal=principal, who=who)
         try:
             content, text = await handler(call, request)

@@ -1,0 +1,147 @@
+"""The pages of notes: what is true now, what it replaced, where it comes from; forgetting and undoing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria_server.console.wording import differences
+from tests.console.conftest import Browser, elements, text_of
+from tests.server.wire import Served, call, event, headers
+
+
+async def _tool(served: Served, tool: str, **arguments: Any) -> dict[str, Any]:
+    answer = await served.post(call(tool, arguments), headers(tool), path="/mcp/agent")
+    content: dict[str, Any] = answer.json()["result"]["structuredContent"]
+    return content
+
+
+async def _remember(served: Served, content: str, **fields: Any) -> str:
+    kept = await _tool(served, "remember", content=content, **fields)
+    note_id: str = kept["id"]
+    return note_id
+
+
+@given(st.text("ab c.", max_size=60), st.text("ab c.", max_size=60))
+def test_a_difference_is_whole(older: str, newer: str) -> None:
+    """Without what is new, the parts are the older text; without what is gone, the newer one."""
+    parts = differences(older, newer)
+    assert "".join(part.text for part in parts if part.change != "new") == older
+    assert "".join(part.text for part in parts if part.change != "gone") == newer
+    assert all(part.text for part in parts)
+
+
+def test_a_difference_is_told_by_words() -> None:
+    """What both texts say is not told as changed; of very long texts the whole middle is."""
+    parts = differences("The kiln opens on Friday.", "The kiln opens on Monday at ten.")
+    assert [(part.change, part.text) for part in parts] == [
+        ("same", "The kiln opens on "),
+        ("gone", "Friday"),
+        ("new", "Monday at ten"),
+        ("same", "."),
+    ]
+    long = differences("a " + "b c " * 5_000 + "d", "a " + "c b " * 5_000 + "d")
+    assert [part.change for part in long] == ["same", "gone", "new", "same"]
+
+
+async def test_a_note_shows_how_its_versions_differ(served: Served, browser: Browser) -> None:
+    """The current version stands first; what it changed is marked word by word, and each version leads to its event."""
+    note_id = await _remember(served, "Rosa prefers tea to milk", type="preference")
+    await _tool(served, "amend", id=note_id, content="Rosa prefers coffee to milk", importance=0.9)
+    page = await browser.get(f"/console/notes/{note_id}")
+    assert "<del>tea</del><ins>coffee</ins>" in page.text
+    assert "importance:" in text_of(page.text)
+    events = [a["href"] or "" for tag, a in elements(page.text) if tag == "a" and "/events/" in (a.get("href") or "")]
+    assert len(events) == 2
+    for address in events:
+        assert note_id in (await browser.get(address)).text
+
+
+async def test_versions_of_a_note_come_in_pages(served: Served, browser: Browser) -> None:
+    """Many versions stand on several pages, each on one, newest first."""
+    note_id = await _remember(served, "The count is 1")
+    for count in range(2, 24):
+        await _tool(served, "amend", id=note_id, content=f"The count is {count}")
+    page = await browser.get(f"/console/notes/{note_id}")
+    assert "version 23 ·" in text_of(page.text)
+    assert "version 4 ·" in text_of(page.text)
+    assert "version 3 ·" not in text_of(page.text)
+    (more,) = [a["href"] or "" for tag, a in elements(page.text) if tag == "a" and "upto=" in (a.get("href") or "")]
+    rest = text_of((await browser.get(more)).text)
+    assert [f"version {number} ·" in rest for number in (4, 3, 2, 1)] == [False, True, True, True]
+
+
+async def test_a_replaced_note_leads_to_what_is_true_now(served: Served, browser: Browser) -> None:
+    """Each note of a chain names what replaced it, the last one as what is true now, and what it replaced."""
+    first = await _remember(served, "The kiln opens on Friday")
+    second = await _remember(served, "The kiln opens on Monday", supersedes=[first])
+    third = await _remember(served, "The kiln opens on Sunday", supersedes=[second])
+    said = text_of((await browser.get(f"/console/notes/{first}")).text)
+    assert "What was replaced Replaced by: The kiln opens on Monday What is true now: The kiln opens on Sunday" in said
+    page = await browser.get(f"/console/notes/{third}")
+    assert "What it replaced The kiln opens on Monday" in text_of(page.text)
+    assert second in page.text
+
+
+async def test_links_of_a_note_stand_by_what_they_say(served: Served, browser: Browser) -> None:
+    """A link is told from either of its notes, each in words of its own."""
+    error = await _remember(served, "The kiln stops at 900 degrees", type="error")
+    cause = await _remember(served, "A fuse of the kiln was too weak")
+    await _tool(served, "link", fromId=error, toId=cause, relationType="caused_by")
+    assert "Caused by A fuse" in text_of((await browser.get(f"/console/notes/{error}")).text)
+    assert "Caused The kiln stops" in text_of((await browser.get(f"/console/notes/{cause}")).text)
+
+
+async def test_feedback_on_a_note_stands_on_its_page(served: Served, browser: Browser) -> None:
+    """What an agent said of an answer that held the note is there, and not on another note's page."""
+    rated = await _remember(served, "Rosa prefers tea")
+    other = await _remember(served, "The glaze is red")
+    said = {"relevant": True, "sufficient": False, "suggestion": "say which tea"}
+    await _tool(served, "tool_feedback", tool_name="recall", fragment_ids=[rated], **said)
+    assert "relevant, not sufficient: say which tea" in text_of((await browser.get(f"/console/notes/{rated}")).text)
+    assert "Feedback" not in text_of((await browser.get(f"/console/notes/{other}")).text)
+
+
+async def test_forgetting_can_be_undone(served: Served, browser: Browser) -> None:
+    """The page after it offers to undo; a forgotten note's page says no more than that of one that never was."""
+    note_id = await _remember(served, "Rosa prefers tea to coffee", importance=0.4)
+    confirm = await browser.get(f"/console/notes/{note_id}/forget")
+    done = await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"})
+    assert "Forgotten" in text_of(done.text)
+    gone, absent = await browser.get(f"/console/notes/{note_id}"), await browser.get("/console/notes/note_none")
+    assert text_of(gone.text).replace(note_id, "") == text_of(absent.text).replace("note_none", "")
+    undone = await browser.submit(done, "/console/notes/restore")
+    assert "Restored. Answers hold it again." in text_of(undone.text)
+    assert note_id in (await browser.get("/console/notes", q="tea")).text
+    refused = await browser.submit(await browser.get("/console/notes"), "/console/notes/restore", {"note": "note_none"})
+    assert "note_not_found" in text_of(refused.text)
+
+
+async def test_a_protected_note_says_that_it_stays(served: Served, browser: Browser) -> None:
+    """Without saying so once more, an anchor is not forgotten, and the page does not claim it."""
+    note_id = await _remember(served, "Never fire above 1,260 degrees", isAnchor=True)
+    confirm = await browser.get(f"/console/notes/{note_id}/forget")
+    kept = await browser.submit(confirm, f"/console/notes/{note_id}/forget")
+    assert "Nothing was forgotten" in text_of(kept.text)
+    assert (await browser.get(f"/console/notes/{note_id}")).status_code == 200
+
+
+@pytest.mark.parametrize(("field", "value"), [("kind", "error"), ("topic", "kiln"), ("as", "ana")])
+async def test_notes_are_filtered(served: Served, browser: Browser, field: str, value: str) -> None:
+    """By kind, by subject and by whom they belong to."""
+    await _remember(served, "The glaze is red", type="fact", topic="glaze")
+    await _remember(served, "The kiln stops at 900 degrees", type="error", topic="kiln", agentId="ana")
+    said = text_of((await browser.get("/console/notes", **{"as": "ana", field: value})).text)
+    assert "The kiln stops" in said
+    assert ("The glaze is red" in said) == (field == "as")
+
+
+async def test_what_was_said_leads_to_its_event(served: Served, browser: Browser) -> None:
+    """A search finds what was said in conversations too; that opens as an event and not as a note."""
+    await served.call("append_event", {**event("k", text="Rosa drinks tea at four"), "participants": ["agent", "me"]})
+    page = await browser.get("/console/notes", q="Rosa tea")
+    address = next(a["href"] for tag, a in elements(page.text) if tag == "a" and "/events/" in (a.get("href") or ""))
+    assert "Rosa drinks tea" in text_of((await browser.get(address or "")).text)
