@@ -32,7 +32,6 @@ PAGES: Mapping[str, str] = {
     "person: long texts": "/people/one?as={archivist}&name={archivist}",
     "person: erase": "/people/erase?as={who}&name={who}&shared=remove",
     "changes": "/changes",
-    "changes: now": "/changes/now",
     "changes: build": "/changes/build",
     "changes: roll back": "/changes/rollback?snapshot={before}",
     "changes: differences": "/changes/diff?from={before}&to={after}",
