@@ -39,6 +39,8 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "builds.any_open_task": ("bld_x",),
     "builds.open_tasks": ("bld_x",),
     "builds.newest": (),
+    "builds.failed_tasks": ("bld_x",),
+    "llm.spent_by_build": ("bld_x",),
     "snapshots.active": (),
     "snapshots.page": (None, None, 20),
     "triggers.count_tail": (5,),

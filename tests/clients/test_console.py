@@ -84,7 +84,8 @@ async def test_every_page_is_accessible_and_whole(
     """No page breaks a rule of WCAG 2.2 AA, its own policy or its width; and a question is asked by keyboard alone."""
     texts = ["The kiln opens on Friday", "The glaze is red", LONG, "שלום, the kiln is hot \u202e!", "陶芸の窯は熱い"]
     stored = await served.call("append_events", {"events": [event(str(n), text=text) for n, text in enumerate(texts)]})
-    first = (await builds.build(database)).snapshot_id
+    built = await builds.build(database)
+    first, build_id = built.snapshot_id, built.build_id
     await served.call("append_event", event("later", text="The kiln opens on Saturday, not on Friday"))
     await builds.build(database)
     await served.call("append_event", event("fresh", text="The kiln is closed"))
@@ -111,6 +112,8 @@ async def test_every_page_is_accessible_and_whole(
         "/console/people/one?name=user_42",
         "/console/people/erase?name=user_42",
         "/console/changes/build",
+        "/console/changes/builds",
+        f"/console/changes/builds/{build_id}",
         f"/console/changes/rollback?snapshot={first}",
         f"/console/changes/diff?from={first}&to=active",
         "/console/operations",

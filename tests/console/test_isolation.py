@@ -66,6 +66,7 @@ class Known:
     events: list[str] = field(default_factory=list)
     topics: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
+    builds: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -93,6 +94,7 @@ async def _fill(memory: Memory, database: Database) -> Known:
             if number == 2:
                 built = await builds.build(database, tenant=tenant)
                 known.snapshots.append(built.snapshot_id or "")
+                known.builds.append(built.build_id)
         rows = await _topics(memory, tenant)
         known.topics += rows
     return known
@@ -118,6 +120,7 @@ def _address(rng: random.Random, known: Known) -> str:
         "from": rng.choice((*known.snapshots, "1", "")),
         "to": rng.choice((*known.snapshots, "active")),
         "snapshot": rng.choice(known.snapshots),
+        "before": rng.choice(known.builds),
         "after": rng.choice(("", "0", "ada", "-1", "9" * 30)),
     }
     paths = (
@@ -133,6 +136,8 @@ def _address(rng: random.Random, known: Known) -> str:
         "erasures/era_x",
         "changes",
         "changes/diff",
+        "changes/builds",
+        f"changes/builds/{rng.choice(known.builds)}",
         f"changes/{rng.choice(('build', 'publish', 'discard', 'rollback', 'resume', 'x'))}",
         "operations",
         "audit",

@@ -101,10 +101,15 @@ class Registry:
             )
         return {"snapshots": snapshots, "next_cursor": next_cursor}
 
-    async def builds(self, tenant: str, *, limit: int = 20) -> list[Json]:
-        """Return the newest builds, newest first, with their counts and errors."""
+    async def builds(self, tenant: str, *, limit: int = 20, before: str | None = None) -> list[Json]:
+        """Return builds, newest first, with their counts and errors; with `before`, those older than that build.
+
+        Raises:
+            BuildNotFound: there is no build `before`.
+        """
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("builds.page"), tenant, None, None, limit)
+            begin = None if before is None else (await _kept_build(connection, tenant, before))["created_at"]
+            rows = await connection.fetch(sql("builds.page"), tenant, begin, before, limit)
             return [await _build(connection, tenant, BuildRow.from_row(row)) for row in rows]
 
     async def build(self, tenant: str, build_id: str) -> Json:
@@ -114,14 +119,26 @@ class Registry:
             BuildNotFound: no such build.
         """
         async with self._database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("builds.get"), tenant, build_id)
-            if row is None:
-                raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
+            row = await _kept_build(connection, tenant, build_id)
             progress = await connection.fetchrow(sql("builds.progress"), tenant, build_id)
             return {**await _build(connection, tenant, BuildRow.from_row(row)), "progress": dict(progress or {})}
 
+    async def failed_scopes(self, tenant: str, build_id: str) -> list[Json]:
+        """Return at most 20 scopes that a build could not compile: `participants`, `attempts` and the `error`."""
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("builds.failed_tasks"), tenant, build_id)
+        return [
+            {
+                "participants": list(row["participants"]),
+                "attempts": row["attempt"],
+                "error": None if row["error"] is None else orjson.loads(row["error"]),
+            }
+            for row in rows
+        ]
+
     async def request(self, tenant: str, request_id: str) -> Json:
-        """Return a request: its `request_id`, and the `build_id` of the build that took it up, null before.
+        """Return a request: its `request_id`, and the `build_id` of the build that took it up, null before; also who
+        asked and when.
 
         Raises:
             BuildNotFound: no such request.
@@ -130,7 +147,8 @@ class Registry:
             row = await connection.fetchrow(sql("builds.get_request"), tenant, request_id)
         if row is None:
             raise errors.BuildNotFound(f"there is no build request {request_id}", request_id=request_id)
-        return {"request_id": row["request_id"], "build_id": row["build_id"]}
+        asked = {"actor": row["actor"], "created_at": _time(row["created_at"])}
+        return {"request_id": row["request_id"], "build_id": row["build_id"], **asked}
 
     async def status(self, tenant: str) -> Json:
         """Return how fresh a tenant's memory is, what its builds are doing, and what triggers the next one.
@@ -439,6 +457,18 @@ class Registry:
 async def _give_up_held(connection: Connection, tenant: str, build_id: str, snapshot_id: str) -> None:
     await connection.execute(sql("builds.end_hold"), tenant, build_id, "aborted")
     await connection.execute(sql("snapshots.end_held"), tenant, snapshot_id)
+
+
+async def _kept_build(connection: Connection, tenant: str, build_id: str) -> asyncpg.Record:
+    """Return a build's row.
+
+    Raises:
+        BuildNotFound: no such build is kept.
+    """
+    row = await connection.fetchrow(sql("builds.get"), tenant, build_id)
+    if row is None:
+        raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
+    return row
 
 
 async def _kept_snapshot(connection: Connection, tenant: str, snapshot_id: str) -> asyncpg.Record:

@@ -198,3 +198,13 @@ async def recorded_calls(
         }
         for row in rows
     ]
+
+
+async def spent_by_build(database: Database, tenant: str, build_id: str) -> list[Json]:
+    """Return what a build asked of models, as far as its calls are kept: by work and model, the most calls first.
+
+    Each has its `calls`, how many of them `failed`, tokens, and `cost_microusd` (millionths of a dollar).
+    """
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("llm.spent_by_build"), tenant, build_id)
+    return [dict(row) for row in rows]

@@ -212,6 +212,20 @@ class ConsoleSettings(Section):
     """Seconds for which a browser stays signed in. A session also ends with its key."""
     sessions_per_key: Annotated[int, Field(ge=1, le=100_000)] = 50
     """Browsers that are signed in with one key at once; one more signs the oldest out."""
+    grafana_url: str | None = None
+    """Where the dashboards are, for a link on the page Operations."""
+    runbooks_url: str | None = None
+    """Where docs/runbooks is served, for links from what is wrong to what to do."""
+
+    def rules(self) -> None:
+        """The addresses are of the web: any other would be a link that runs or opens something else."""
+        for name in ("grafana_url", "runbooks_url"):
+            address = getattr(self, name)
+            if address is not None and not BASE_URL.fullmatch(address):
+                raise ConfigurationError(
+                    f"console.{name} must be http(s)://host[:port][/path], without credentials or a query.",
+                    field=f"console.{name}",
+                )
 
 
 @section

@@ -21,7 +21,7 @@ from myria.db.fairness import caller
 from myria.errors import CredentialInvalid, CredentialMissing, DeadlineExceeded, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.console import ask, changes, events, keys, live, notes, operations, people, topics
+from myria_server.console import ask, builds, changes, events, keys, live, notes, operations, people, topics
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.rendering import STATIC, page, static_file
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
@@ -73,6 +73,7 @@ class Console:
         self._limiter = limiter
         self._deadline_s = settings.mcp.request_deadline_s
         pages = changes.ChangePages(memory, live.LiveBuilds(memory, visitors, is_leaving=is_leaving))
+        built = builds.BuildPages(memory, settings)
         operating = operations.OperationsPages(memory, settings)
         key_pages = keys.KeyPages(memory)
         self._app = Starlette(
@@ -111,6 +112,8 @@ class Console:
                 Route(PREFIX + "/keys/{key_id}/rotate", self._acting(key_pages.rotate), methods=["POST"]),
                 Route(PREFIX + "/changes", self._viewing(pages.overview, ("read", "admin"))),
                 Route(PREFIX + "/changes/events", self._viewing(pages.events, ("read", "admin"))),
+                Route(PREFIX + "/changes/builds", self._viewing(built.overview, ("admin",))),
+                Route(PREFIX + "/changes/builds/{build_id}", self._viewing(built.build, ("admin",))),
                 Route(PREFIX + "/changes/diff", self._viewing(pages.diff, ("read", "admin"))),
                 Route(PREFIX + "/changes/{act}", self._viewing(pages.confirm, ("read", "admin"))),
                 Route(PREFIX + "/changes/{act}", self._acting(pages.act), methods=["POST"]),

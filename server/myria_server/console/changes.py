@@ -19,6 +19,7 @@ from myria_server.console.live import LiveBuilds
 from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 20
+_BUILDS = 5
 _SCOPES = 20
 _SHOWN_OF_SCOPE = 100
 
@@ -126,7 +127,7 @@ class ChangePages:
             "snapshots": listed["snapshots"],
             "next_cursor": listed["next_cursor"],
             "moves": await self._memory.registry.moves(tenant, limit=_PAGE) if is_admin else [],
-            "builds": await self._memory.registry.builds(tenant, limit=_PAGE) if is_admin else [],
+            "builds": await self._memory.registry.builds(tenant, limit=_BUILDS) if is_admin else [],
             "done": request.query_params.get("done", ""),
             "acts": ACTS,
         }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+from myria.errors import InvalidArgument
+
+_MAX_ID = 200
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?)?")
 
 
@@ -27,3 +30,14 @@ def moment_of(text: str | None) -> str:
     if match[1] is None:
         return text + "T00:00:00Z"
     return text + ("Z" if match[2] is not None else ":00Z")
+
+
+def id_of(text: str) -> str:
+    """Return the id that an address holds.
+
+    Raises:
+        InvalidArgument: nothing has such an id.
+    """
+    if not text.isprintable() or len(text) > _MAX_ID:
+        raise InvalidArgument("This address holds no id. It may be cut off: follow a link on another page.", field="id")
+    return text

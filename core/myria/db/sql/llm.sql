@@ -57,6 +57,17 @@ WHERE tenant_id = $1 AND ($2::text IS NULL OR build_id = $2) AND ($3::text IS NU
 ORDER BY created_at DESC, call_id DESC
 LIMIT $5;
 
+-- name: spent_by_build
+-- What a build asked of models, by the work and the model. Calls that are too old are no longer counted.
+SELECT workflow, model, count(*) AS calls, count(*) FILTER (WHERE outcome <> 'ok') AS failed,
+       sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
+       sum(cost_microusd)::bigint AS cost_microusd
+FROM myria.llm_calls
+WHERE tenant_id = $1 AND build_id = $2
+GROUP BY workflow, model
+ORDER BY calls DESC, workflow, model
+LIMIT 20;
+
 -- name: prune_calls
 -- The next batch of calls that are too old.
 DELETE FROM myria.llm_calls c

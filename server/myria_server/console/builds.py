@@ -1,0 +1,107 @@
+"""The pages of builds: which there were, and of one what it did, what failed, what it cost, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from starlette.requests import Request
+
+from myria.errors import SnapshotNotFound
+from myria.llm.audit import spent_by_build
+from myria.memory import Memory
+from myria.settings import Settings
+from myria_server.console.desk import Desk, Json
+from myria_server.console.fields import id_of
+
+_PAGE = 50
+
+NEXT: Mapping[str, tuple[str, str | None]] = {
+    "queued": ("It begins when a builder is free. Where it stays queued, no builder runs.", "MyriaBuildsStuck"),
+    "running": ("It goes on by itself. Questions are answered from the active snapshot meanwhile.", "MyriaBuildsStuck"),
+    "succeeded": ("Its snapshot was published.", None),
+    "held": ("Its snapshot waits for approval: look at what changed, then publish or discard it.", "MyriaBuildsPaused"),
+    "nothing_to_do": ("Nothing was new, so the active snapshot stayed.", None),
+    "superseded": ("Another snapshot became active meanwhile. The next build takes its events.", None),
+    "failed": (
+        "The active snapshot stays, and Myria tries again by itself, later after each failure. Mend the cause first.",
+        "MyriaBuildsFailing",
+    ),
+    "aborted": ("It was given up. The next build takes its events.", None),
+}
+"""What a build's status means for whoever looks at it, and the runbook to read."""
+
+_RUNBOOK_OF_ERROR = {
+    "build_invalid": "MyriaBuildValidationFailing",
+    "database_unavailable": "MyriaDatabaseUnreachable",
+}
+
+_DONE_BY: Mapping[str, str] = {
+    "build": "planning topics",
+    "evaluate": "judging notes",
+    "extract": "taking notes from turns",
+    "walk": "walking the tree",
+    "look": "a second look at answers",
+}
+"""What a person reads for the work for which models were asked."""
+
+
+class BuildPages:
+    """The pages, for administrators alone: errors name the people of every scope."""
+
+    def __init__(self, memory: Memory, settings: Settings) -> None:
+        self._memory = memory
+        self._runbooks = settings.console.runbooks_url
+
+    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """List builds, newest first."""
+        desk.principal.need_api("admin")
+        before = id_of(request.query_params.get("before", "")) or None
+        builds = await self._memory.registry.builds(desk.principal.tenant, limit=_PAGE + 1, before=before)
+        return "builds.html", {
+            "builds": builds[:_PAGE],
+            "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
+        }
+
+    async def build(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show one build."""
+        desk.principal.need_api("admin")
+        registry, tenant = self._memory.registry, desk.principal.tenant
+        build = await registry.build(tenant, id_of(request.path_params["build_id"]))
+        build_id = build["build_id"]
+        status = build["status"]
+        advice, runbook = NEXT[status]
+        if build["error"] is not None:
+            runbook = _RUNBOOK_OF_ERROR.get(str(build["error"].get("code")), runbook)
+        elif build["degraded"] is not None:
+            runbook = "MyriaBuildsDegraded"
+        return "build.html", {
+            "build": build,
+            "asked": None if build["request_id"] is None else await registry.request(tenant, build["request_id"]),
+            "waited_s": _seconds(build["created_at"], build["started_at"]),
+            "took_s": _seconds(build["started_at"], build["finished_at"]),
+            "failures": await registry.failed_scopes(tenant, build_id),
+            "spent": await spent_by_build(self._memory.database, tenant, build_id),
+            "done_by": _DONE_BY,
+            "snapshot": await self._snapshot(tenant, build["snapshot_id"]),
+            "advice": advice,
+            "runbook": runbook,
+            "runbooks": self._runbooks,
+        }
+
+    async def _snapshot(self, tenant: str, snapshot_id: str | None) -> Json | None:
+        """Return the snapshot that a build made, None where it made none or it is no longer kept."""
+        if snapshot_id is None:
+            return None
+        try:
+            return await self._memory.registry.snapshot(tenant, snapshot_id)
+        except SnapshotNotFound:
+            return None
+
+
+def _seconds(begin: str | None, end: str | None) -> float | None:
+    """Return the seconds between two moments (RFC 3339), None where one is missing."""
+    if begin is None or end is None:
+        return None
+    return round((datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds(), 1)
