@@ -23,8 +23,11 @@ A_LEVEL = 3
 
 
 @pytest.fixture
-def pools(memory: Memory) -> list[Statements]:
-    """What counts the statements of a memory, from before it is served."""
+def pools(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[Statements]:
+    """What counts the statements of a memory, from before it is served; it asks for nothing beside the requests."""
+    for name in ("erasure.forgetting.POLL_S", "notes.usage.WRITTEN_EVERY_S", "log.quotas.FRESH_S"):
+        monkeypatch.setattr(f"myria.{name}", 3_600.0)
+    monkeypatch.setattr("myria_server.http.authentication.TENANT_CHECK_S", 3_600.0)
     return [Statements(memory.appending), Statements(memory.database)]
 
 

@@ -8,22 +8,30 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote
 
 from starlette.applications import Starlette
-from starlette.datastructures import URL
+from starlette.datastructures import URL, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from myria.access.limits import CredentialLimits
 from myria.access.principal import ApiName, Role
 from myria.db.fairness import caller
-from myria.errors import CredentialInvalid, CredentialMissing, DeadlineExceeded, MyriaError
+from myria.errors import (
+    CredentialInvalid,
+    CredentialMissing,
+    DeadlineExceeded,
+    InvalidArgument,
+    MethodNotAllowed,
+    MyriaError,
+    PathNotFound,
+)
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.console import ask, builds, changes, events, keys, live, notes, operations, people, topics
 from myria_server.console.desk import Desk, ToolRefused
-from myria_server.console.rendering import STATIC, page, static_file
+from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
 from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.mcp.toolbox import Toolbox
@@ -33,6 +41,12 @@ FORM_BYTES = 64 * 1024
 
 FORM_S = 30.0
 """Seconds within which a form must have arrived."""
+
+MAX_QUERY_BYTES = 8_000
+"""Bytes of what an address asks for: the links of a page repeat it."""
+
+MAX_NAMES_CHARACTERS = 600
+"""Characters of all names as whom an address asks: every link of a page repeats them."""
 
 _MOST_FIELDS = 100
 _SEE_OTHER = 303
@@ -120,10 +134,18 @@ class Console:
             ],
             exception_handlers={HTTPException: self._not_served},
         )
+        # Such a redirect names the scheme and host of this server, which a proxy in front of it need not share.
+        self._app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        await self._app(scope, receive, send)
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(PROTECTION)
+            await send(message)
+
+        await self._app(scope, receive, protected)
 
     async def _desk(self, request: Request) -> Desk:
         visitor = await self._visitors.visitor(request)
@@ -149,6 +171,7 @@ class Console:
             except MyriaError as error:
                 return self._problem(error.code, error.message, error.http_status, desk, request)
             try:
+                _need_short_address(desk, request)
                 desk.principal.need(roles, what="this page")
                 answered = await self._within_deadline(view(desk, request), desk)
                 if isinstance(answered, Response):
@@ -249,7 +272,7 @@ class Console:
                 return RedirectResponse(place, _SEE_OTHER)  # no credentials are asked for here
         except MyriaError:  # nobody is signed in yet: that is what this page is for
             pass
-        if request.method == "GET":
+        if request.method != "POST":
             return page("sign_in.html", {"place": place, "problem": None})
         form = await _form(request)
         if form is None or not is_same_origin(request):
@@ -270,13 +293,25 @@ class Console:
         return PREFIX + "/sign-in"
 
     async def _not_served(self, request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
         try:
             desk = await self._desk(request)
         except MyriaError as refused:
             return self._refused(request, refused)
+        if isinstance(error, HTTPException) and error.status_code == MethodNotAllowed.http_status:
+            message = "This page does not take such a request. Open it again and repeat what you did."
+            response = self._problem(MethodNotAllowed.code, message, error.status_code, desk, request)
+            response.headers.update(error.headers or {})
+            return response
         message = "There is no such page. What it named may be gone, or the address may be cut off."
-        return self._problem("path_not_found", message, status, desk, request)
+        return self._problem(PathNotFound.code, message, PathNotFound.http_status, desk, request)
+
+
+def _need_short_address(desk: Desk, request: Request) -> None:
+    if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
+        raise InvalidArgument(f"A page takes {MAX_QUERY_BYTES:,} bytes of fields. Ask for less, or use a tool.")
+    if sum(map(len, desk.names)) > MAX_NAMES_CHARACTERS:
+        message = f"A page asks as names of {MAX_NAMES_CHARACTERS} characters together. Name fewer, or use a tool."
+        raise InvalidArgument(message, field="as")
 
 
 async def _to_start(_request: Request) -> Response:

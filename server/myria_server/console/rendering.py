@@ -39,6 +39,13 @@ POLICY = "; ".join(
 )
 """The content security policy of every page: nothing inline, nothing of another host, in no frame."""
 
+PROTECTION: Mapping[str, str] = {
+    "content-security-policy": POLICY,
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+}
+"""Headers of every answer of the console, be it a page, a file, a redirect or a stream."""
+
 _LONGEST_SHOWN = 20_000
 """Characters of one text that a page shows; the rest is named by its length."""
 
@@ -48,9 +55,7 @@ _LONGEST_IN_LIST = 1_000
 
 def page(name: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
     """Return the page, or the part of a page, that a template makes of some values."""
-    html = render(name, values)
-    headers = {"content-security-policy": POLICY, "x-frame-options": "DENY", "referrer-policy": "same-origin"}
-    return HTMLResponse(html, status_code=status, headers=headers)
+    return HTMLResponse(render(name, values), status_code=status)
 
 
 def render(name: str, values: Mapping[str, Any]) -> str:
