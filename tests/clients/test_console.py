@@ -109,6 +109,7 @@ async def test_every_page_is_accessible_and_whole(
         f"/console/notes/{note_id}",
         "/console/notes?done=forgotten&note=note_1",
         "/console/people",
+        "/console/people?as=user_42",
         "/console/people/one?name=user_42",
         "/console/people/erase?name=user_42",
         "/console/changes/build",

@@ -132,6 +132,7 @@ def _address(rng: random.Random, known: Known) -> str:
         f"notes/{rng.choice(known.events)}",
         "people",
         "people/one",
+        "people/export",
         "people/erase",
         "erasures/era_x",
         "changes",

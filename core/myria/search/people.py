@@ -33,3 +33,21 @@ async def people_beside(
     else:
         rows = await connection.fetch(sql("scopes.everybody"), *page)
     return [Person(name=row["participant"], scopes=row["scopes"]) for row in rows]
+
+
+async def names_beginning(connection: Connection, tenant: str, beginning: str, *, limit: int) -> list[str]:
+    """Return the first names of participants, of whatever scope, that begin with a text; "" for all names."""
+    rows = await connection.fetch(sql("scopes.names"), tenant, beginning, limit)
+    return [row["participant"] for row in rows]
+
+
+async def names_beside(
+    connection: Connection, tenant: str, participants: Sequence[str], *, scopes: int, limit: int
+) -> list[str]:
+    """Return the first names of those who share a scope with all of some participants.
+
+    Args:
+        scopes: how many scopes are looked at, the newest ones.
+    """
+    rows = await connection.fetch(sql("scopes.names_beside"), tenant, list(participants), scopes, limit)
+    return [row["participant"] for row in rows]

@@ -19,6 +19,7 @@ from myria.index.block import Ints, View
 from myria.index.corpus import Corpus, Mask
 from myria.index.documents import Doc
 from myria.index.searchable import document
+from myria.log.masks import Masks
 from myria.search.cache import ByteCache
 from myria.search.cursors import Cursor
 from myria.search.explaining import Placed, Shares
@@ -107,13 +108,8 @@ class Search:
         else:
             scope, corpus, root_subject, events_of_scope = await self._subtree(connection, snapshot, root, slot)
             scopes = (scope,)
-        events = sum([len(view) for view, _ in corpus.parts])
-        slot.weigh(events=events)
+        events = await self._lay_out(snapshot, corpus, version, slot)
         is_large = events > RANKED_IN_PLACE
-        timeline = await self._in_thread(lambda: corpus.laid_out) if is_large else corpus.laid_out
-        if version is not None:
-            # Its blocks are counted by their own entries, which every use of it refreshes as well.
-            self._cache.put(_corpus_key(snapshot), (version, corpus), timeline.nbytes + events)
         replaced = None
         if query.query is not None and not query.include_superseded:
             replaced = await replaced_events(connection, self._cache, snapshot)
@@ -186,6 +182,35 @@ class Search:
             without_words=ranking.by_meaning,
             looked=was_looked_at,
         )
+
+    async def everything(
+        self, connection: Connection, tenant: str, masks: Masks, *, slot: ReadSlot
+    ) -> tuple[SnapshotView, Corpus]:
+        """Return the newest view of some masks, and all that a question without any filter searches in it.
+
+        Raises:
+            HeavyRead: there is much to do, and this read has no slot.
+        """
+        snapshot = await open_snapshot(connection, self._cache, tenant, masks, None, slot=slot)
+        corpus, version = await self._corpus(connection, snapshot, EventNodesQuery(masks=masks))
+        await self._lay_out(snapshot, corpus, version, slot)
+        return snapshot, corpus
+
+    async def _lay_out(
+        self, snapshot: SnapshotView, corpus: Corpus, version: tuple[Hashable, ...] | None, slot: ReadSlot
+    ) -> int:
+        """Lay a corpus out in time, cache it under its version if it has one, and return how many events it holds.
+
+        Raises:
+            HeavyRead: they are many, and this read has no slot.
+        """
+        events = sum([len(view) for view, _ in corpus.parts])
+        slot.weigh(events=events)
+        timeline = await self._in_thread(lambda: corpus.laid_out) if events > RANKED_IN_PLACE else corpus.laid_out
+        if version is not None:
+            # Its blocks are counted by their own entries, which every use of it refreshes as well.
+            self._cache.put(_corpus_key(snapshot), (version, corpus), timeline.nbytes + events)
+        return events
 
     async def paths(self, connection: Connection, result: SearchResult) -> list[Path]:
         """Return the path of every hit, in order; empty for an event that no tree holds yet."""

@@ -6,6 +6,7 @@ meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,6 +22,7 @@ from myria.search.cache import ByteCache
 from myria.search.found import EventFinder
 from myria.search.handles import Handles
 from myria.search.lookups import event_answer, topic_answer
+from myria.search.overview import Overview
 from myria.search.provenance import event_provenance
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.read_slots import ReadSlot, ReadSlots
@@ -236,6 +238,20 @@ class Retrieval:
             return await event_provenance(connection, snapshot, event_id, self._topics)
 
         return await self.slots.read((tenant, masks), reading)
+
+    async def overview(self, tenant: str, masks: Masks, work: Callable[[Overview], T]) -> T:
+        """Return what `work` counts of everything that masks see, as a question without filters would search it.
+
+        Raises:
+            UnavailableError: retry.
+        """
+
+        async def reading(connection: Connection, slot: ReadSlot) -> Overview:
+            snapshot, corpus = await self._search.everything(connection, tenant, masks, slot=slot)
+            return Overview(corpus, snapshot.hidden.late)
+
+        everything = await self.slots.read((tenant, masks), reading)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, everything)
 
     async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> Json:
         """Return one topic of the active snapshot, or where its events went when it is no more (archived).

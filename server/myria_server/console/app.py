@@ -29,8 +29,21 @@ from myria.errors import (
 )
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.console import ask, builds, changes, events, keys, live, notes, operations, people, topics
+from myria_server.console import (
+    ask,
+    builds,
+    changes,
+    events,
+    keys,
+    live,
+    notes,
+    operations,
+    people,
+    remembered,
+    topics,
+)
 from myria_server.console.desk import Desk, ToolRefused
+from myria_server.console.names import PICKERS, names_offered
 from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
 from myria_server.http.failure_limiter import FailureLimiter
@@ -81,6 +94,7 @@ class Console:
         limiter: FailureLimiter,
         is_leaving: Callable[[], bool],
     ) -> None:
+        self._memory = memory
         self._toolboxes = toolboxes
         self._visitors = visitors
         self._limits = limits
@@ -90,6 +104,7 @@ class Console:
         built = builds.BuildPages(memory, settings)
         operating = operations.OperationsPages(memory, settings)
         key_pages = keys.KeyPages(memory)
+        remembering = remembered.RememberedPages(memory, limits)
         self._app = Starlette(
             routes=[
                 Route(PREFIX, _to_start),
@@ -107,7 +122,8 @@ class Console:
                 Route(PREFIX + "/notes/{note_id}/forget", self._viewing(notes.confirm_forgetting)),
                 Route(PREFIX + "/notes/{note_id}/forget", self._acting(notes.forget), methods=["POST"]),
                 Route(PREFIX + "/people", self._viewing(people.PeoplePages(memory).overview)),
-                Route(PREFIX + "/people/one", self._viewing(people.person)),
+                Route(PREFIX + "/people/one", self._viewing(remembering.person)),
+                Route(PREFIX + "/people/export", self._viewing(remembering.export)),
                 Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",))),
                 Route(PREFIX + "/people/erase", self._acting(people.erase), methods=["POST"]),
                 Route(PREFIX + "/erasures/{erasure_id}", self._viewing(people.erasure, ("erase",))),
@@ -173,7 +189,7 @@ class Console:
             try:
                 _need_short_address(desk, request)
                 desk.principal.need(roles, what="this page")
-                answered = await self._within_deadline(view(desk, request), desk)
+                answered = await self._within_deadline(self._viewed(view, desk, request), desk)
                 if isinstance(answered, Response):
                     return answered
                 template, values = answered
@@ -189,6 +205,14 @@ class Console:
             return response
 
         return answer
+
+    async def _viewed(self, view: View, desk: Desk, request: Request) -> tuple[str, Values] | Response:
+        """Return what a view answers, with the names that its page offers where somebody chooses as whom to ask."""
+        answered = await view(desk, request)
+        if isinstance(answered, Response) or answered[0] not in PICKERS:
+            return answered
+        template, values = answered
+        return template, {**values, "names_offered": await names_offered(self._memory, desk.principal)}
 
     def _acting(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a form: it is carried out once it is proved to come from a page of this visitor."""

@@ -1,25 +1,37 @@
-"""The pages of people and agents: who there is, what is remembered of one, and erasing it, with a look before."""
+"""The pages of people and agents: who there is, and erasing what is remembered of one, with a look before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 
+from myria.access.principal import Principal
+from myria.db.clock import to_rfc3339
 from myria.errors import InvalidArgument
+from myria.log.masks import MAX_MASKS, Mask, Masks
 from myria.memory import Memory
+from myria.search.overview import Activity, Overview
 from myria.search.people import people_beside
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.fields import number_of
 from myria_server.console.visitors import PREFIX
 
 _PAGE = 100
-_NEWEST = 10
+_PAGE_OF_ANYBODY = 24
+"""People on a page of everybody: they share nobody who asks, so what each sees is counted, eight at a time."""
+
+_AGENTS = frozenset({"agent", "assistant", "bot"})
+"""Words of a name by which it is an agent's."""
+
+_WORDS = re.compile(r"[a-z]+")
 
 
 class PeoplePages:
-    """The pages of people; the list needs more than tools answer."""
+    """The list of people; it needs more than tools answer."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -30,6 +42,7 @@ class PeoplePages:
         principal.need_api("core")
         is_anybody = principal.anyone and not desk.names
         participants = () if is_anybody else principal.asking_as(desk.named)
+        most = _PAGE_OF_ANYBODY if is_anybody else _PAGE
         prefix = parameters.get("q", "").strip().replace("\0", "")
         async with self._memory.database.read(principal.tenant) as connection:
             people = await people_beside(
@@ -38,20 +51,48 @@ class PeoplePages:
                 participants,
                 after=parameters.get("after", "").replace("\0", ""),
                 prefix=prefix,
-                limit=_PAGE + 1,
+                limit=most + 1,
             )
+        shown = people[:most]
+        activities = await self._activities(principal, participants, [one.name for one in shown])
         return "people.html", {
-            "people": people[:_PAGE],
-            "next_after": people[_PAGE - 1].name if len(people) > _PAGE else None,
+            "people": [
+                {
+                    "name": one.name,
+                    "groups": one.scopes,
+                    "events": activity.events,
+                    "last_at": None if activity.last_at is None else to_rfc3339(activity.last_at),
+                    "is_agent": is_agent(one.name),
+                }
+                for one, activity in zip(shown, activities, strict=True)
+            ],
+            "next_after": shown[-1].name if len(people) > most else None,
             "prefix_asked": prefix,
         }
 
+    async def _activities(
+        self, principal: Principal, participants: Sequence[str], names: Sequence[str]
+    ) -> list[Activity]:
+        """Return how much the visitor may see of each of these names: what it would see asked as that name, too.
 
-async def person(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show what is remembered of one participant: the newest of what it may see, asked as it and the visitor."""
-    name = request.query_params.get("name", "")
-    answer = await desk.call("query_event_nodes", participants=[*desk.names, name], order="newest", limit=_NEWEST)
-    return "person.html", {"name": name, "answer": answer, "both": list(dict.fromkeys([*desk.names, name]))}
+        Args:
+            participants: as whom the visitor asks; empty for one who may ask as anybody, and names nobody.
+        """
+        retrieval, tenant = self._memory.retrieval, principal.tenant
+        if participants:
+            counting = partial(Overview.of_people, names=names)
+            return await retrieval.overview(tenant, Masks.containing(participants), counting)
+        activities: list[Activity] = []
+        for start in range(0, len(names), MAX_MASKS):
+            some = names[start : start + MAX_MASKS]
+            masks = Masks.of(Mask((name,)) for name in some)
+            activities += await retrieval.overview(tenant, masks, partial(Overview.of_people, names=some))
+        return activities
+
+
+def is_agent(name: str) -> bool:
+    """Tell whether a participant's name says that it is an agent's: agent_7, support-bot."""
+    return not _AGENTS.isdisjoint(_WORDS.findall(name.casefold()))
 
 
 async def confirm_erasure(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:

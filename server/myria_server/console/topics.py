@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from myria.builds import browse
 from myria.db.database import Connection
+from myria.errors import SnapshotNotFound
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import number_of
@@ -53,38 +54,11 @@ class TopicPages:
         parameters = request.query_params
         view = "time" if parameters.get("view") == "time" else "subject"
         after = number_of(parameters.get("after"), default=0)
-        tenant, participants = desk.principal.tenant, desk.principal.asking_as(desk.named)
-        trees: list[Json] = []
-        next_after: int | None = None
-        # Asked before: whoever holds one connection and waits for another can block all.
         status = await desk.call("get_snapshot_status")
-        async with self._memory.database.read(tenant) as connection:
-            if status["active_snapshot_id"] is not None:
-                snapshot = await browse.find_snapshot(connection, tenant, None)
-                scopes = browse.scope_roots(
-                    connection, tenant, snapshot, participants=participants, after=after if type(after) is int else 0
-                )
-                async for scope in scopes:
-                    if len(trees) == _SCOPES:
-                        next_after = trees[-1]["scope_id"]
-                        break
-                    root = scope.root
-                    if view == "subject":
-                        root = await browse.subject_root(connection, tenant, snapshot, scope.scope_id) or root
-                    # A leaf may belong to several subjects, so only the tree of time counts each event once.
-                    [whole] = await browse.tree_nodes(connection, tenant, [scope.root], floor=snapshot.cutoff)
-                    [top] = await browse.tree_nodes(connection, tenant, [root], floor=snapshot.cutoff)
-                    inside = await _subjects_or_topics(connection, tenant, snapshot, top)
-                    trees.append(
-                        {
-                            "scope_id": scope.scope_id,
-                            "participants": scope.participants,
-                            "top": top.to_json(),
-                            "events": whole.events,
-                            "inside": [node.to_json() for node in inside[:_CHILDREN]],
-                            "more": len(inside) > _CHILDREN,
-                        }
-                    )
+        participants = desk.principal.asking_as(desk.named)
+        trees, next_after = await self.trees(
+            desk, participants, view=view, after=after if isinstance(after, int) else 0, most=_SCOPES
+        )
         return "topics.html", {
             "view": view,
             "views": VIEWS,
@@ -92,6 +66,47 @@ class TopicPages:
             "next_after": next_after,
             "status": status,
         }
+
+    async def trees(
+        self, desk: Desk, participants: Sequence[str], *, view: str, after: int, most: int
+    ) -> tuple[list[Json], int | None]:
+        """Return trees with the first levels of each, and after which scope there are more, None where there are not.
+
+        Args:
+            participants: only trees that all of these may see.
+            view: one of `VIEWS`.
+            after: only trees of greater scope ids.
+            most: how many trees at most.
+        """
+        tenant = desk.principal.tenant
+        trees: list[Json] = []
+        async with self._memory.database.read(tenant) as connection:
+            try:
+                snapshot = await browse.find_snapshot(connection, tenant, None)
+            except SnapshotNotFound:
+                return [], None
+            scopes = browse.scope_roots(connection, tenant, snapshot, participants=participants, after=after)
+            async for scope in scopes:
+                if len(trees) == most:
+                    return trees, trees[-1]["scope_id"]
+                root = scope.root
+                if view == "subject":
+                    root = await browse.subject_root(connection, tenant, snapshot, scope.scope_id) or root
+                # A leaf may belong to several subjects, so only the tree of time counts each event once.
+                [whole] = await browse.tree_nodes(connection, tenant, [scope.root], floor=snapshot.cutoff)
+                [top] = await browse.tree_nodes(connection, tenant, [root], floor=snapshot.cutoff)
+                inside = await _subjects_or_topics(connection, tenant, snapshot, top)
+                trees.append(
+                    {
+                        "scope_id": scope.scope_id,
+                        "participants": scope.participants,
+                        "top": top.to_json(),
+                        "events": whole.events,
+                        "inside": [node.to_json() for node in inside[:_CHILDREN]],
+                        "more": len(inside) > _CHILDREN,
+                    }
+                )
+        return trees, None
 
 
 async def _subjects_or_topics(

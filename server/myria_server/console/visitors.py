@@ -178,5 +178,5 @@ def is_same_origin(request: Request) -> bool:
 
 
 def asked_as(names: Sequence[str]) -> list[str]:
-    """Return the names that an address holds as `as=`, each once; several may stand in one, with commas."""
-    return list(dict.fromkeys(name.strip() for text in names for name in text.split(",") if name.strip()))
+    """Return the names that an address holds as `as=`, one name each; each once, and without empty ones."""
+    return list(dict.fromkeys(name.strip() for name in names if name.strip()))

@@ -41,3 +41,29 @@ WHERE m.tenant_id = $1 AND m.participant > $2 AND starts_with(m.participant, $3)
 GROUP BY m.participant
 ORDER BY m.participant
 LIMIT $4;
+
+-- name: names
+-- The first $3 participants whose names begin with $2, by name: a look-up each, in however many scopes they are.
+WITH RECURSIVE named AS (
+    (SELECT m.participant FROM myria.scope_members m
+     WHERE m.tenant_id = $1 AND m.participant >= $2 ORDER BY m.participant LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.participant FROM myria.scope_members m
+            WHERE m.tenant_id = $1 AND m.participant > named.participant ORDER BY m.participant LIMIT 1)
+    FROM named WHERE starts_with(named.participant, $2)
+)
+SELECT n.participant FROM named n WHERE starts_with(n.participant, $2) LIMIT $3;
+
+-- name: names_beside
+-- The first $4 participants of scopes that all of $2 may see, by name: of the $3 scopes made last.
+SELECT DISTINCT p.participant
+FROM (
+    SELECT m.scope_id FROM myria.scope_members m
+    WHERE m.tenant_id = $1 AND m.participant = ($2::text[])[1]
+    ORDER BY m.scope_id DESC LIMIT $3
+) newest
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = newest.scope_id
+CROSS JOIN LATERAL unnest(s.participants) AS p (participant)
+WHERE s.participants @> $2::text[]
+ORDER BY p.participant
+LIMIT $4;

@@ -1,0 +1,213 @@
+"""The pages of people: how much is remembered of each, all of one as a file, and the names as which one may ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from myria.access.store import AccessStore
+from myria.log.event import parse_event
+from myria.log.limits import Limits
+from myria.memory import Memory
+from myria.settings import Settings
+from tests.console.conftest import WITH_KEYS, Browser, elements, text_of
+from tests.server.wire import Served, call, event, headers
+from tests.support import builds
+from tests.support.keys import access_store, make_key
+from tests.support.postgres import Database
+
+
+async def _counted(served: Served, *participants: str) -> tuple[int, str]:
+    """Return how many events the API lists to some participants, and when the last one was."""
+    count, cursor, last = 0, None, ""
+    while True:
+        answer = await served.call(
+            "query_event_nodes",
+            {"participants": list(participants), "limit": 7, **({"cursor": cursor} if cursor else {})},
+        )
+        nodes = answer.content["root"]["children"]
+        count += len(nodes)
+        last = max([last, *(node["timestamp"] for node in nodes)])
+        cursor = answer.content["next_cursor"]
+        if cursor is None:
+            return count, last
+
+
+async def _talk(served: Served) -> None:
+    """Keep 25 events of several groups, some of them internal, forgotten, replaced, or notes that ended."""
+    groups = [["ada", "bob"], ["ada", "bob", "helper-bot"], ["ada"], ["bob", "cy"], ["cy"]]
+    for number in range(25):
+        stamp = f"2026-03-{number + 1:02}T10:00:00Z"
+        fields = {"participants": groups[number % 5], "timestamp": stamp, "internal": number in {5, 6}}
+        await served.call("append_event", {**event(f"k{number}", text=f"tea number {number}"), **fields})
+    ids = [
+        node["event_id"]
+        for node in (await served.call("query_event_nodes", {"participants": ["ada"], "limit": 50})).content["root"][
+            "children"
+        ]
+    ]
+    await served.call("withdraw_events", {"event_ids": ids[:1], "participants": ["ada"]})
+    await served.call("append_event", {**event("new", text="more"), "participants": ["ada"], "supersedes": ids[1:2]})
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+async def test_counts_of_people_agree_with_the_api(
+    served: Served, browser: Browser, database: Database, is_built: bool
+) -> None:
+    """A name's count and last moment are those of the events that the query tool lists to the same names."""
+    await _talk(served)
+    if is_built:
+        await builds.build(database)
+        await served.call("append_event", {**event("late", text="late"), "participants": ["ada", "cy"]})
+    for asked in ([], ["ada"]):
+        page = await browser.get("/console/people", **{"as": asked})
+        links = [a.get("href") or "" for tag, a in elements(page.text) if tag == "a"]
+        names = {link.rpartition("name=")[2]: link for link in links if "/people/one" in link}
+        assert {"ada", "bob", "helper-bot"} <= names.keys()
+        for name, address in names.items():
+            count, last = await _counted(served, *{*asked, name})
+            row = page.text[page.text.index(f"name={name}") :].partition("</tr>")[0]
+            assert f'<td class="number">{count}</td>' in row, name
+            assert last[:16].replace("T", " ") in row or not count
+            assert ("agent" in text_of(row.partition("</td>")[0])) == (name == "helper-bot")
+            person = await browser.get(address)
+            assert f"{count} events that you may see" in text_of(person.text), name
+
+
+async def test_a_person_has_one_page_of_all_that_is_remembered(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """Notes, topics and newest events stand on it, each with its way; an empty name is refused."""
+    await served.call(
+        "append_events", {"events": [event(str(n), text=f"tea at {n}", participants=["ana"]) for n in range(6)]}
+    )
+    await builds.build(database)
+    sent = headers("remember")
+    await served.post(call("remember", {"content": "Ana likes tea", "agentId": "ana"}), sent, path="/mcp/agent")
+    page = await browser.get("/console/people/one", name="ana")
+    said = text_of(page.text)
+    assert "7 events that you may see" in said
+    assert "1 notes" in said
+    assert "Ana likes tea" in said
+    assert "tea at 5" in said
+    for part in ("/notes/note_", "/topics/top_", "/events/evt_", "/people/export", "/people/erase", "/forget"):
+        address = next(a["href"] for tag, a in elements(page.text) if tag == "a" and part in (a.get("href") or ""))
+        assert (await browser.get(address or "")).status_code == 200, part
+    assert (await browser.get("/console/people/one")).status_code == 400
+
+
+async def test_all_that_is_remembered_of_one_can_be_saved(served: Served, browser: Browser) -> None:
+    """The file holds each event once, oldest first, also internal ones, and says that it is whole."""
+    texts = [f"tea number {number}" for number in range(450)]
+    events = [
+        {
+            **event(text, text=text, participants=["ana"], timestamp=f"2026-03-01T10:{n // 60:02}:{n % 60:02}Z"),
+            "internal": n == 7,
+        }
+        for n, text in enumerate(texts)
+    ]
+    for start in range(0, 450, 150):
+        await served.call("append_events", {"events": events[start : start + 150]})
+    saved = await browser.get("/console/people/export", name="ana")
+    assert "attachment" in saved.headers["content-disposition"]
+    *lines, last = [json.loads(line) for line in saved.text.splitlines()]
+    assert [line["payload"]["text"] for line in lines] == texts
+    assert last == {"complete": True, "events": 450, "name": "ana"}
+    assert [line["internal"] for line in lines].index(True) == 7
+    other = await browser.get("/console/people/export", name="ben")
+    assert json.loads(other.text) == {"complete": True, "events": 0, "name": "ben"}
+
+
+async def test_a_name_may_hold_a_comma(served: Served, browser: Browser) -> None:
+    """Each name has a field of its own, so every name can be asked as, also beside others."""
+    names = ["Lovelace, Ada", "bob"]
+    await served.call("append_event", event("k", text="tea with a countess", participants=names))
+    page = await browser.get("/console/ask", q="tea", **{"as": names})
+    assert "tea with a countess" in text_of(page.text)
+    fields = [a.get("value") for tag, a in elements(page.text) if tag == "input" and a.get("name") == "as"]
+    assert fields == [*names, None]
+    people = elements((await browser.get("/console/people")).text)
+    person = next(a["href"] for tag, a in people if tag == "a" and "Lovelace" in (a.get("href") or ""))
+    assert "tea with a countess" in text_of((await browser.get(person or "")).text)
+
+
+async def test_names_are_offered(served: Served, browser: Browser) -> None:
+    """Where one chooses as whom to ask, known names are offered; at most a hundred."""
+    for start in range(0, 130, 65):
+        some = [event(f"k{n}", text="tea", participants=[f"person{n:03}", "x"]) for n in range(start, start + 65)]
+        await served.call("append_events", {"events": some})
+    for path in ("/console/ask", "/console/topics", "/console/people"):
+        page = await browser.get(path)
+        offered = page.text.partition('<datalist id="names">')[2].partition("</datalist>")[0]
+        assert [a["value"] for tag, a in elements(offered)] == [f"person{n:03}" for n in range(100)]
+
+
+Offer = tuple[tuple[str, ...], tuple[str, ...], list[str]]
+OFFERS: list[Offer] = [
+    (("ada",), (), []),
+    (("ada",), ("b*",), ["bob"]),
+    ((), ("user:*",), ["user:1", "user:2"]),
+    ((), ("cy", "eve"), ["cy", "eve"]),
+]
+"""Participants of a key, its patterns, and the names that it is offered."""
+
+
+class TestKeys:
+    """A key sees, and is offered, nobody but those whom it may know."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """Callers need a key."""
+        return WITH_KEYS
+
+    @pytest.fixture
+    async def store(self, database: Database) -> AsyncIterator[AccessStore]:
+        """The keys."""
+        async with access_store(database) as opened:
+            yield opened
+
+    async def _append(self, memory: Memory, *groups: tuple[str, ...]) -> None:
+        talk = [event("-".join(group), text=f"tea of {group}", participants=list(group)) for group in groups]
+        await memory.log.append_events("default", [parse_event(one, Limits()) for one in talk])
+
+    async def test_a_key_sees_what_it_shares_with_somebody(
+        self, browser: Browser, memory: Memory, store: AccessStore
+    ) -> None:
+        """A key of one name opens the page of another with what both share, though it may not ask as that one."""
+        await self._append(memory, ("ada", "bob"), ("bob", "cy"), ("ada",))
+        await browser.sign_in(await make_key(store, "ada", roles=("read",)))
+        assert "cy" not in text_of((await browser.get("/console/people")).text)
+        page = await browser.get("/console/people/one", name="bob")
+        assert "1 events that you may see" in text_of(page.text)
+        assert "Ask as" not in text_of(page.text)
+        for path in ("one", "export"):
+            page = await browser.get(f"/console/people/{path}", name="bob")
+            assert "'ada', 'bob'" in page.text.replace("&#39;", "'"), path
+            assert "'cy'" not in page.text.replace("&#39;", "'"), path
+            nobody = await browser.get(f"/console/people/{path}", name="cy")
+            assert "tea of" not in nobody.text
+
+    @pytest.mark.parametrize("case", OFFERS)
+    async def test_a_key_is_offered_names_that_it_may_ask_as(
+        self,
+        browser: Browser,
+        memory: Memory,
+        store: AccessStore,
+        case: tuple[tuple[str, ...], tuple[str, ...], list[str]],
+    ) -> None:
+        """Names beside its own that its patterns allow; without own participants, those that match a pattern.
+
+        A key that must name somebody is asked for a name, and offered none before.
+        """
+        own, may_ask, offered = case
+        await self._append(memory, ("ada", "bob"), ("bill",), ("cy",), ("user:1",), ("user:2", "x"))
+        await browser.sign_in(await make_key(store, *own, roles=("read",), may_ask=may_ask))
+        if not own:
+            asks = await browser.get("/console/ask")
+            assert [a["name"] for tag, a in elements(asks.text) if tag == "input" and a.get("name") == "as"] == ["as"]
+        page = await browser.get("/console/ask", **({"as": offered[0]} if offered else {}))
+        assert page.status_code == 200
+        found = page.text.partition('<datalist id="names">')[2].partition("</datalist>")[0]
+        assert [a["value"] for _, a in elements(found)] == offered
