@@ -20,6 +20,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "query": ("query",),
     "events": ("events", "import", "export"),
     "builds": ("rebuild", "publish", "discard", "rollback", "resume"),
+    "review": ("review",),
     "snapshots": ("snapshots", "status", "show", "diff"),
     "database": ("migrate", "verify", "version"),
     "erase": ("erase",),

@@ -32,6 +32,7 @@ from myria.log.event_log import EventLog
 from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
 from myria.notes.folding import event_log
+from myria.notes.holding import Holding
 from myria.notes.turns.maintaining import TurnMaintenance
 from myria.notes.turns.shadow import forget_shadows
 from myria.settings import Settings
@@ -76,7 +77,10 @@ def _extractor(log: EventLog, settings: Settings, secrets: Secrets) -> Extractor
     from myria.notes.turns.extracting import Extractor, configured  # noqa: PLC0415 - only where a model is asked
 
     notes = Notes(
-        log, content_characters=settings.notes.content_characters, session_idle_s=settings.notes.session_idle_s
+        log,
+        content_characters=settings.notes.content_characters,
+        session_idle_s=settings.notes.session_idle_s,
+        holding=Holding.configured(settings.review),
     )
     return Extractor(log, notes, configured(settings, secrets=secrets), settings.turns)
 

@@ -249,6 +249,14 @@ class NoteExists(ConflictError, code="note_exists"):
     """The same people keep a note with this text and kind already."""
 
 
+class NoteHeld(ConflictError, code="note_held"):
+    """The note waits for a review, or was refused in one. Only a reviewer decides about it (`myria review`)."""
+
+
+class NoteDecided(ConflictError, code="note_decided"):
+    """The note is not in the state that the decision is about: another reviewer was first, or it changed since."""
+
+
 class DuplicateMemory(ConflictError, code="duplicate_memory"):
     """The same memory was kept a short time ago (rest.dedup_window_s)."""
 

@@ -21,11 +21,13 @@ from myria.notes.answertext import AnswerText, ShownAnswer
 from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
 from myria.notes.folding import event_log
+from myria.notes.holding import Holding
 from myria.notes.links import NoteLinks
 from myria.notes.memories.commands import Memories
 from myria.notes.memories.reading import MemoryReader
 from myria.notes.recalling import Recall
 from myria.notes.registrations.commands import Registrations
+from myria.notes.reviewing import Review
 from myria.notes.sessions.opening import Openings
 from myria.notes.shown import ShownNotes
 from myria.notes.surroundings import Surroundings
@@ -96,7 +98,9 @@ class Memory(Administration):
             content_characters=settings.notes.content_characters,
             redaction_kinds=settings.agent.redaction_kinds,
             session_idle_s=settings.notes.session_idle_s,
+            holding=Holding.configured(settings.review),
         )
+        self.review = Review(self.log, page_bytes=settings.retrieval.answer_bytes)
         self.turns = TurnStore(self.log, self.notes, settings.turns)
         self.turn_maintenance = TurnMaintenance(
             self.appending,

@@ -28,6 +28,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_topic": {"topic_id": "top_1", "participants": ["a"]},
     "publish_snapshot": {"snapshot_id": "snp_1"},
     "discard_snapshot": {"snapshot_id": "snp_1"},
+    "decide_notes": {"note_ids": ["note_1"], "decision": "approve"},
     "erase": {"of_participants": ["eva"], "expected_events": 3, "reason": "request 17"},
     "get_erasure_receipt": {"erasure_id": "era_1"},
 }
@@ -83,6 +84,8 @@ def test_the_tools_are_those_of_the_design() -> None:
         ("admin", "discard_snapshot"),
         ("admin", "rollback"),
         ("admin", "resume_builds"),
+        ("observe", "list_held_notes"),
+        ("admin", "decide_notes"),
         ("admin", "preview_erasure"),
         ("admin", "erase"),
         ("observe", "get_erasures"),

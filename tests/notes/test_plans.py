@@ -19,7 +19,7 @@ SEQS = "{1,2,3,4,5,6,7,8,9,10,11,12}"
 LISTED = ["2026-01-01", "2026-01-02", "0.5", "2026-01-01", "5", "10", "x", "10", "0"]
 CASES = [
     ("notes.fold", [SEQS]),
-    ("notes.fold_withdrawals", [SEQS]),
+    ("notes.fold_withdrawals", [SEQS, "true"]),
     ("notes.newest", [KEYS, "24", "2000"]),
     ("notes.of_versions", [SEQS]),
     ("notes.current", ["{note_1,note_2}"]),

@@ -59,6 +59,7 @@ ARGUMENTS: dict[str, Any] = {
     "get_topic": {"topic_id": "top_" + "0" * 32},
     "publish_snapshot": {"snapshot_id": "snp_" + "0" * 32},
     "discard_snapshot": {"snapshot_id": "snp_" + "0" * 32},
+    "decide_notes": {"note_ids": ["note_" + "0" * 32], "decision": "approve"},
     "withdraw_events": {"event_ids": ["evt_" + "0" * 32], "reason": "forgotten"},
     "restore_events": {"event_ids": ["evt_" + "0" * 32]},
     "erase": {"event_ids": ["evt_" + "0" * 32], "expected_events": 1, "reason": "request 17"},
@@ -124,12 +125,14 @@ NAMELESS = {
     "discard_snapshot",
     "rollback",
     "resume_builds",
+    "list_held_notes",
+    "decide_notes",
     "preview_erasure",
     "erase",
     "get_erasures",
     "get_erasure_receipt",
 }
-"""Tools about a tenant's snapshots, builds and erasures: nothing that they answer depends on who else may see it."""
+"""Tools about a tenant's snapshots, builds, reviews and erasures: what they answer depends on nobody else."""
 
 NAMES = {tool.name: tool.plain() for tool in TOOLS}
 

@@ -401,7 +401,7 @@ async def test_hosts_are_told_what_each_tool_may_do(served: Served) -> None:
         for tool in await listed(served, path=path)
     }
     reading = {name for name in hints if name.startswith(("get_", "list_", "query_"))} - {"get_erasure_receipt"}
-    assert len(reading) == 8
+    assert len(reading) == 9
     assert {hints[name] for name in reading} == {(True, False, True)}
     assert {name: hint for name, hint in hints.items() if name not in reading} == {
         "append_event": (False, False, False),
@@ -413,6 +413,7 @@ async def test_hosts_are_told_what_each_tool_may_do(served: Served) -> None:
         "discard_snapshot": (False, True, True),
         "rollback": (False, True, False),
         "resume_builds": (False, False, True),
+        "decide_notes": (False, True, True),
         "preview_erasure": (True, False, True),
         "erase": (False, True, False),
         "get_erasure_receipt": (False, False, False),  # the key is shown for a while from the first time on

@@ -166,14 +166,24 @@ class Journal:
             )
 
     async def command(self, act: Act, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Write an administrative command that was carried out, or refused; its target stands in what it was given."""
+        """Write an administrative command that was carried out, or refused; its target stands in what it was given.
+
+        A decision about several notes is an act for each.
+        """
+        decided = answer.get("decided")
+        if isinstance(arguments.get("decision"), str) and isinstance(decided, list):
+            for note in decided:
+                outcome = (note.get("error") or {}).get("code", act.outcome)
+                details = {"decision": arguments["decision"]}
+                await self.act(replace(act, target=_target(note["note_id"]), outcome=outcome, details=details))
+            return
         possible_targets = (
             *(arguments.get(field) for field in ("snapshot_id", "to", "erasure_id")),
             *(answer.get(field) for field in ("snapshot_id", "request_id", "erasure_id")),
         )
         target = next((value for value in possible_targets if isinstance(value, str)), None)
         if target is not None:
-            target = target[:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?")
+            target = _target(target)
         await self.act(replace(act, target=target))
 
     async def run(self) -> None:
@@ -218,6 +228,11 @@ class Journal:
         except Exception:  # noqa: BLE001 - a bug here must not end the writing of what comes later
             self._dropped(sort, len(rows))
             _log.exception("the journal of access was not written", extra={"action": "audit_failed"})
+
+
+def _target(text: str) -> str:
+    """Return what names the target of an act, as the journal keeps it."""
+    return text[:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?")
 
 
 def _context_of(face: ApiName, arguments: Json) -> Any:

@@ -212,6 +212,8 @@ class Removal:
             removed["event_vectors"] = await connection.fetchval(sql("erasure.erase_vectors"), self._tenant, event_seqs)
             status = await connection.execute(sql("erasure.forget_successors"), self._tenant, event_seqs)
             removed["withdrawals"] = _changed_rows(status)
+            status = await connection.execute(sql("erasure.forget_reasons"), self._tenant, event_seqs)
+            removed["withdrawals"] += _changed_rows(status)
             await connection.execute(sql("erasure.forget_digests"), self._tenant, event_seqs)
             removed["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, event_seqs)
             entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, event_seqs)

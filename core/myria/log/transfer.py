@@ -29,6 +29,7 @@ from myria.log.event_log import EventLog
 from myria.log.high_water import high_water_mark
 from myria.log.jsontext import decode
 from myria.log.limits import Limits
+from myria.log.withdrawal.model import WITHDRAWAL_TYPE
 
 T = TypeVar("T")
 
@@ -162,11 +163,13 @@ async def import_lines(
             count.imported += 1
             continue
         is_made = event.event_id is None and event.source_event_key is None
-        batch.append(_Line(count.lines, _with_content_id(event, equal_lines) if is_made else event, is_made))
-        if len(batch) >= IMPORT_BATCH:
+        # A withdrawal that was appended with its event shares its commit here, too: what it hides is seen at no time.
+        may_end = event.type != WITHDRAWAL_TYPE or len(batch) >= 2 * IMPORT_BATCH
+        if len(batch) >= IMPORT_BATCH and may_end:
             await _store(log, tenant, batch, count, refuse, revise=revise)
             batch = []
             on_progress(count)
+        batch.append(_Line(count.lines, _with_content_id(event, equal_lines) if is_made else event, is_made))
     await _store(log, tenant, batch, count, refuse, revise=revise)
     on_progress(count)
     return count

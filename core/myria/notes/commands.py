@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import asyncpg
 import orjson
 
 from myria.db.clock import to_microseconds
+from myria.db.database import Database
 from myria.db.queries import sql
 from myria.errors import (
     AlreadySuperseded,
@@ -18,6 +19,7 @@ from myria.errors import (
     EventNotFound,
     InvalidArgument,
     NoteExists,
+    NoteHeld,
     NoteNotFound,
     Overloaded,
 )
@@ -29,24 +31,25 @@ from myria.log.ids import new_id
 from myria.log.payloads import speaker_of
 from myria.log.scopes import scope_key
 from myria.log.withdrawal.commands import MaySee, Withdrawals
-from myria.log.withdrawal.model import Reason
+from myria.log.withdrawal.model import WITHHELD, Reason
+from myria.log.withdrawal.projection import withheld
 from myria.notes.details import NO_DETAILS
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
-from myria.notes.kinds import FACT_KINDS, Contract, tier
+from myria.notes.holding import HOLDS_NOTHING, Api, Holding, keep_held
+from myria.notes.kinds import Contract, tier
 from myria.notes.model import (
     NOTE_CHANNEL,
     Amended,
     Changes,
     Forgotten,
     Remembered,
-    ending_version,
     note_event,
     note_of,
 )
 from myria.notes.repeats import Arrange, KeptNote, Repeats, SameText, notes_alone
+from myria.notes.replacing import replacing_events
 from myria.settings.database import Kind
-from myria.text.announcing import holds_later
 from myria.text.dates import local_day
 
 T = TypeVar("T")
@@ -63,6 +66,7 @@ class Notes:
         content_characters: the longest text of a note; a longer one is refused.
         redaction_kinds: what is taken out of a note beside the kinds of its tenant.
         session_idle_s: seconds after which a session that says nothing is over.
+        holding: which notes wait for a reviewer.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Notes:
         content_characters: int,
         redaction_kinds: Collection[Kind] = (),
         session_idle_s: int = SESSION_IDLE_S,
+        holding: Holding = HOLDS_NOTHING,
     ) -> None:
         self._database = log.database
         self._log = log
@@ -79,6 +84,7 @@ class Notes:
         self._content_characters = content_characters
         self._redaction_kinds = redaction_kinds
         self._session_idle_s = session_idle_s
+        self._holding = holding
 
     async def remember(self, tenant: str, participants: tuple[str, ...], draft: Draft, **more: Any) -> Remembered:
         """Keep one note; see `remember_all`."""
@@ -99,6 +105,7 @@ class Notes:
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
         arrange: Arrange = notes_alone,
+        api: Api = "agent",
     ) -> list[Remembered]:
         """Keep notes by one append, all or none: of notes with equal participants, kind, session and text, one is kept.
 
@@ -114,6 +121,7 @@ class Notes:
             may_see: tells whether the caller may see what given participants see; checked for each of `supersedes`.
             dry_run: append nothing, and return what would be kept.
             arrange: adds further events to the same append.
+            api: by which the notes come; the policy of review may name it.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
@@ -145,6 +153,7 @@ class Notes:
             may_see=may_see,
             dry_run=dry_run,
             arrange=arrange,
+            api=api,
         )
         return [
             Remembered(
@@ -153,6 +162,7 @@ class Notes:
                 note=note,
                 event_id=None if outcome.appended is None else outcome.appended.event_id,
                 redacted=redacted,
+                held=outcome.held,
             )
             for outcome, note, (_, redacted) in zip(outcomes, notes, cleaned, strict=True)
         ]
@@ -170,10 +180,13 @@ class Notes:
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
         arrange: Arrange = notes_alone,
+        api: Api = "agent",
     ) -> tuple[list[KeptNote], Sequence[AppendResult]]:
         """Keep notes by one append, all or none; `repeats` decides which of them are kept already.
 
         Nearly always none is, so the append is tried first; only when it is refused, the kept notes are looked up.
+        Where the policy of review holds a note back, they are looked up before: a held note that would replace others
+        leaves them standing.
 
         Args:
             at: when the notes are kept, in microseconds since 1970 UTC.
@@ -193,9 +206,10 @@ class Notes:
             self._event(note, participants, note_id=note_id, version=1, at=at, speaker=speaker, key=key)
             for note, note_id, key in zip(notes, ids, keys, strict=True)
         ]
+        rules = [self._holding.rule_for(*drafted, api=api) for drafted in zip(notes, events, strict=True)]
         if dry_run:
             await self._log.check(tenant, events)
-        kept_ids = await repeats.kept_before(notes)
+        kept_ids = await (repeats.kept_already(notes) if any(rules) else repeats.kept_before(notes))
         is_raced = False
         for _ in range(_ATTEMPTS):
             replaced: list[asyncpg.Record] = []
@@ -204,19 +218,36 @@ class Notes:
                 replaced = await self._to_replace(tenant, participants, notes[0], supersedes, may_see=may_see, now=at)
             if dry_run:
                 kept_ids = await repeats.kept_already(notes)
-                return [KeptNote(note_id=kept_ids.get(first, "")) for first in first_places], ()
-            note_ids = [kept_ids.get(first, ids[first]) for first in first_places]
+                return [
+                    KeptNote(note_id=kept_ids.get(first, ""), held=first not in kept_ids and rules[first] is not None)
+                    for first in first_places
+                ], ()
+            chosen_ids = {place: kept_ids.get(place, ids[place]) for place in first_places}
+            held_places: set[int] = set()
             keeping: list[NewEvent] = []
             new_events: dict[int, NewEvent] = {}  # by the places of their notes
             try:
                 for place in dict.fromkeys(first_places):
+                    event, rule = events[place], rules[place]
                     if place in kept_ids:
-                        note_id, event = kept_ids[place], events[place]
-                        keeping += await repeats.restating_events(note_id, event, replaced, is_raced=is_raced)
+                        added = await repeats.restating_events(kept_ids[place], event, replaced, is_raced=is_raced)
                     else:
-                        added = await self._replacing(tenant, events[place], replaced)
+                        added = await replacing_events(self._withdrawals, tenant, event, replaced)
+                    if rule is not None and added:
+                        kept_id, replaced_ids = kept_ids.get(place), [row["note_id"] for row in replaced]
+                        chosen_ids[place], added = await keep_held(
+                            self._database,
+                            tenant,
+                            event,
+                            note_id=repeats.held_id(tenant, place) if kept_id is None else new_id("note"),
+                            rule=rule,
+                            replaces=replaced_ids if kept_id is None else [kept_id, *replaced_ids],
+                        )
+                        held_places.add(place)
+                    if added and (place not in kept_ids or place in held_places):
                         new_events[place] = added[0]
-                        keeping += added
+                    keeping += added
+                note_ids = [chosen_ids[first] for first in first_places]
                 # A repeat of an earlier call may still be refused (`Repeats.check`), so nothing is added to its notes.
                 batch = await arrange(
                     note_ids, [place for place in new_events if keys[place] not in stored_keys], keeping
@@ -238,37 +269,16 @@ class Notes:
                     for place, event in new_events.items()
                     if id(event) in result_of_event
                 }
-                return await self._outcomes(tenant, note_ids, events, result_of, repeats), results
+                outcomes = await repeats.outcomes(
+                    self._database,
+                    tenant,
+                    note_ids,
+                    events,
+                    result_of,
+                    held={chosen_ids[place] for place in held_places},
+                )
+                return outcomes, results
         raise Overloaded("the same is being kept and withdrawn again and again; retry")
-
-    async def _outcomes(
-        self,
-        tenant: str,
-        note_ids: Sequence[str],
-        events: Sequence[NewEvent],
-        result_of: Mapping[int, AppendResult],
-        repeats: Repeats,
-    ) -> list[KeptNote]:
-        """Return what became of each note; of those that an earlier call with the key kept, `repeats` checks whether.
-
-        Args:
-            result_of: the log's answers to the events of new notes, by their places.
-        """
-        repeated = {place: result.event_id for place, result in result_of.items() if result.deduplicated}
-        row_of_event: dict[str, asyncpg.Record] = {}
-        if repeated:
-            async with self._database.read(tenant) as connection:
-                rows = await connection.fetch(sql("notes.of_first_events"), tenant, list(repeated.values()))
-            row_of_event = {row["first_event_id"]: row for row in rows}
-        outcomes = []
-        for place, note_id in enumerate(note_ids):
-            if place in repeated:
-                first = row_of_event.get(repeated[place])
-                repeats.check(first, events[place])
-                outcomes.append(KeptNote(note_id=note_id if first is None else first["note_id"], first=first))
-            else:
-                outcomes.append(KeptNote(note_id=note_id, appended=result_of.get(place)))
-        return outcomes
 
     def _event(
         self,
@@ -348,7 +358,7 @@ class Notes:
         replacing, withdrawals = await self._withdrawals.superseding(
             tenant, version, [row["event_id"]], may_see=_anybody
         )
-        return [*await self._replacing(tenant, replacing, replaced), *withdrawals]
+        return [*await replacing_events(self._withdrawals, tenant, replacing, replaced), *withdrawals]
 
     async def clean(self, tenant: str, value: T) -> tuple[T, Counts]:
         """Redact a text, or any other JSON value, and return it with how much was redacted; see `EventLog.clean`."""
@@ -384,43 +394,8 @@ class Notes:
                 or row["reason"] != "superseded"
                 or duplicate_id not in await self._successors(tenant, note_id)
             ):
-                raise note_absent(note_id)
+                raise note_gone(row)
         return rows
-
-    async def _replacing(self, tenant: str, event: NewEvent, replaced: Sequence[asyncpg.Record]) -> list[NewEvent]:
-        """Return a note's event with the events that replace other notes by it, in the order of the append.
-
-        Where its text says that it holds from a later day on, each replaced note gets a version that ends on that day,
-        and maintenance then lets the new note supersede it. Notes of a session and facts end by themselves, so they
-        get no such version.
-
-        Args:
-            replaced: current rows of the notes to replace.
-
-        Raises:
-            AlreadySuperseded: another call replaced one of them meanwhile.
-        """
-        if not replaced:
-            return [event]
-        if event.event_id is None:
-            event = event._replace(event_id=new_id("evt"))
-        text = orjson.loads(event.payload_json)["text"]
-        day = holds_later(text, at=event.timestamp, utc_offset=event.utc_offset or 0, now=event.timestamp)
-        if day is None:
-            superseding, withdrawals = await self._withdrawals.superseding(
-                tenant, event, [row["event_id"] for row in replaced], may_see=_anybody
-            )
-            return [superseding, *withdrawals]
-        events = [event]
-        for row in replaced:
-            lasting = Lasting.of(row)
-            if lasting.session_ends_at is None and row["kind"] not in FACT_KINDS:
-                version = ending_version(row, day - local_day(lasting.changed_at, 0), by=event)
-                ending, withdrawals = await self._withdrawals.superseding(
-                    tenant, version, [row["event_id"]], may_see=_anybody
-                )
-                events += [ending, *withdrawals]
-        return events
 
     async def _successors(self, tenant: str, note_id: str) -> list[str]:
         async with self._database.read(tenant) as connection:
@@ -464,6 +439,8 @@ class Notes:
     ) -> Amended:
         """Append a new version of a note, which replaces the version before; the note keeps its id.
 
+        What the policy of review holds back becomes a held note of its own (`Amended.held_for`).
+
         Of two calls that amend the same version, one is refused, so that neither overwrites the other unseen.
 
         Args:
@@ -490,7 +467,7 @@ class Notes:
             version = row["version"] + 1
             return Amended(note_id=note_id, version=version, note=note, changed=False, redacted=redacted)
         try:
-            await self.append_version(tenant, row, note, may_see=may_see, at=at, speaker=speaker)
+            _, held_id = await self.append_version(tenant, row, note, may_see=may_see, at=at, speaker=speaker)
         except EventNotFound as error:
             raise note_absent(note_id) from error
         except AlreadySuperseded as error:
@@ -509,6 +486,8 @@ class Notes:
                 same_as=duplicate_id,
                 redacted=redacted,
             )
+        if held_id is not None:
+            return Amended(note_id=held_id, version=1, note=note, changed=False, redacted=redacted, held_for=note_id)
         return Amended(note_id=note_id, version=row["version"] + 1, note=note, changed=True, redacted=redacted)
 
     async def append_version(
@@ -521,12 +500,19 @@ class Notes:
         at: int,
         speaker: str | None,
         key: str | None = None,
-    ) -> AppendResult:
+        api: Api = "agent",
+    ) -> tuple[AppendResult | None, str | None]:
         """Append a note's next version; of two calls that append one to the same version, one is refused.
+
+        Where the policy of review holds it back, it becomes a held note of its own, which would replace the note.
 
         Args:
             row: the note's current version.
             key: the source key of the new version's event.
+            api: by which the change comes.
+
+        Returns:
+            the log's answer, None where the same waits already; and the id of the held note, None where it is none.
 
         Raises:
             EventNotFound: the note was erased, or is of others.
@@ -534,7 +520,19 @@ class Notes:
             NoteExists: the same people have another note with this kind and text.
         """
         event = self._version(row, note, at=at, speaker=speaker, key=key)
-        return await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
+        rule = self._holding.rule_for(note, event, api=api)
+        if rule is None:
+            supersedes = [row["event_id"]]
+            return await self._withdrawals.append(tenant, event, supersedes=supersedes, may_see=may_see), None
+        if not may_see(row["participants"]):
+            raise note_absent(row["note_id"])
+        if await self.find_duplicate(tenant, event.participants, note) not in (None, row["note_id"]):
+            raise NoteExists("a note with this text is kept already for the same people; nothing was stored")
+        held_id, events = await keep_held(
+            self._database, tenant, event, note_id=new_id("note"), rule=rule, replaces=[row["note_id"]]
+        )
+        results = await self._log.append_events(tenant, events) if events else []
+        return (results[0] if results else None), held_id
 
     async def forget(
         self,
@@ -595,7 +593,7 @@ class Notes:
             if not await self._is_live(row, now):
                 if source_key is not None and await self._withdrawals.was_made(tenant, source_key):
                     return True  # a repeat of this call withdrew it at the same time
-                raise note_absent(note_id)
+                raise note_gone(row)
             if spares is not None and spares(row):
                 return False
             # Only the first attempt carries the key: with it, a further one would count as the call's own repeat.
@@ -618,6 +616,8 @@ class Notes:
             NoteExists: a note with the same text was kept meanwhile.
         """
         row = await self._current(tenant, note_id, may_see)
+        if row["reason"] in WITHHELD:
+            raise note_gone(row)
         # Only what was withdrawn can be restored, and maintenance may not have withdrawn an expired note yet.
         if row["live"] and not await self._is_live(row, now):
             await self.expire(tenant, note_id, now)
@@ -649,7 +649,7 @@ class Notes:
     async def _live(self, tenant: str, note_id: str, may_see: MaySee, now: int | None) -> asyncpg.Record:
         row = await self._current(tenant, note_id, may_see)
         if not await self._is_live(row, now):
-            raise note_absent(note_id)
+            raise note_gone(row)
         return row
 
     async def _is_live(self, row: asyncpg.Record, now: int | None) -> bool:
@@ -681,3 +681,15 @@ def _is_permanent(row: asyncpg.Record) -> bool:
 def note_absent(note_id: str) -> NoteNotFound:
     """Return the error for a note that is absent, of others, or withdrawn: the same for all three."""
     return NoteNotFound(f"no note {note_id} is visible to you", note_id=note_id)
+
+
+def note_gone(row: asyncpg.Record) -> NoteNotFound | NoteHeld:
+    """Return the error for a note that its caller may see and that is not live, by its row of `notes.current`."""
+    return withheld(row["note_id"], row["reason"]) if row["reason"] in WITHHELD else note_absent(row["note_id"])
+
+
+async def why_gone(database: Database, tenant: str, note_id: str, may_see: MaySee) -> NoteNotFound | NoteHeld:
+    """Return the error for a note that was not found among live ones."""
+    async with database.read(tenant) as connection:
+        row = await connection.fetchrow(sql("notes.current"), tenant, [note_id])
+    return note_absent(note_id) if row is None or not may_see(row["participants"]) else note_gone(row)

@@ -21,7 +21,7 @@ from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.payloads import speaker_of
 from myria.log.withdrawal.commands import MaySee
-from myria.notes.commands import note_absent
+from myria.notes.commands import why_gone
 from myria.notes.expiry import Lasting
 from myria.notes.model import NOTE_CHANNEL, note_of
 
@@ -184,11 +184,12 @@ class NoteLinks:
 
         Raises:
             NoteNotFound: one is absent, of others, or withdrawn.
+            NoteHeld: one waits for a review, or was refused in one.
         """
         rows = await self._notes(tenant, note_ids, may_see)
         for note_id in note_ids:
             if note_id not in rows:
-                raise note_absent(note_id)
+                raise await why_gone(self._database, tenant, note_id, may_see)
         return rows
 
     async def around(

@@ -140,6 +140,7 @@ def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:
         "replaced_by": by.event_id,
     }
     payload["note"].pop("anchor", None)  # an anchor never ends
+    payload["note"].pop("held", None)  # a reviewer has let it in
     return NewEvent(
         timestamp=to_microseconds(row["changed_at"]),
         channel=NOTE_CHANNEL,
@@ -204,7 +205,7 @@ class Changes:
 class Remembered:
     """A note after it was kept; `created` is false, and `event_id` None, where an equal note had been kept before.
 
-    `note_id` is empty where a dry run would keep a new one.
+    `note_id` is empty where a dry run would keep a new one. A `held` note waits for a review, or was refused in one.
     """
 
     note_id: str
@@ -212,6 +213,7 @@ class Remembered:
     note: NoteText
     event_id: str | None
     redacted: Counts
+    held: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,7 +221,8 @@ class Amended:
     """A note after an amendment.
 
     `changed` is false where the note had these values already, where another note of the same people has this text
-    (`same_as`), and for a dry run.
+    (`same_as`), and for a dry run. With `held_for` it waits for a review, as a note of its own that would replace the
+    note of that id.
     """
 
     note_id: str
@@ -228,6 +231,7 @@ class Amended:
     changed: bool
     redacted: Counts
     same_as: str | None = None
+    held_for: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,10 +15,10 @@ from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.errors import DuplicateMemory, NoteExists
 from myria.log.projections import Incoming, Projection, Stored, payload_of
-from myria.log.withdrawal.model import WITHDRAWAL_TYPE
+from myria.log.withdrawal.model import WITHDRAWAL_TYPE, Withdrawal
 from myria.notes.model import NOTE_TYPE
 
-_ONCE = "notes_once"
+_ONCE = ("notes_once", "notes_held_once")
 _SECOND = 1_000_000
 
 
@@ -77,16 +77,18 @@ class NoteProjection(Projection):
             NoteExists: a live note of the scope has the same text, be it in the same commit.
         """
         notes = [event for event in events if event.event.type == NOTE_TYPE]
-        withdrawals = [event.event_seq for event in events if event.event.type == WITHDRAWAL_TYPE]
+        withdrawals = [event for event in events if event.event.type == WITHDRAWAL_TYPE]
         try:
             if notes:
                 await connection.execute(sql("notes.fold"), tenant, [event.event_seq for event in notes])
             if self._evaluates and (memory_ids := _memory_ids(notes)):
                 await connection.execute(sql("evaluations.enqueue"), tenant, memory_ids)
-            if withdrawals:
-                await connection.execute(sql("notes.fold_withdrawals"), tenant, withdrawals)
+            # First what goes, then what comes back: a note may come back in the place of one with equal text.
+            for is_live in sorted(_brings_back(withdrawals)):
+                numbers = [event.event_seq for event in withdrawals]
+                await connection.execute(sql("notes.fold_withdrawals"), tenant, numbers, is_live)
         except asyncpg.UniqueViolationError as error:
-            if error.constraint_name != _ONCE:
+            if error.constraint_name not in _ONCE:
                 raise
             raise NoteExists("a note with this text is kept already for the same people; nothing was stored") from error
 
@@ -111,6 +113,12 @@ def _keyed(event: Incoming) -> _KeyedMemory | None:
     if not isinstance(key, str) or type(within) is not int or within <= 0 or not isinstance(shared, str):
         return None
     return _KeyedMemory(event, key, shared, event.event.timestamp - within * _SECOND)
+
+
+def _brings_back(events: Sequence[Stored]) -> set[bool]:
+    """Return whether withdrawals bring events back: true, false, or both."""
+    withdrawals = [Withdrawal.of(dict(payload_of(event.event))) for event in events]
+    return {withdrawal.reason == "restored" for withdrawal in withdrawals if withdrawal is not None}
 
 
 def _memory_ids(events: Sequence[Stored]) -> list[str]:

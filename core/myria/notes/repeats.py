@@ -8,7 +8,7 @@ its session knew of the same thing (`SameIdentity` in `myria.notes.turns.facts`)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
 from myria.log.event import NewEvent
 from myria.log.ids import new_id
+from myria.log.withdrawal.model import WITHHELD
 from myria.notes.drafting import NoteText
 
 Arrange = Callable[[Sequence[str], Sequence[int], Sequence[NewEvent]], Awaitable[Sequence[NewEvent]]]
@@ -40,12 +41,14 @@ async def notes_alone(_ids: Sequence[str], _new: Sequence[int], events: Sequence
 class KeptNote:
     """What became of a note that was to be kept: its id, and the log's answer where this call appended it.
 
-    `first` is the row of the note's event that an earlier call with the same key had appended.
+    `first` is the row of the note's event that an earlier call with the same key had appended. A `held` note waits for
+    a review, or was refused in one.
     """
 
     note_id: str
     appended: AppendResult | None = None
     first: asyncpg.Record | None = None
+    held: bool = False
 
 
 class Repeats(ABC):
@@ -61,6 +64,10 @@ class Repeats(ABC):
         if source_key is None:
             return new_id("note")
         return f"note_{digest([tenant, source_key.partition(':')[2]]).hex()[:32]}"
+
+    def held_id(self, tenant: str, place: int) -> str:
+        """Return the id that a new note gets which the policy of review holds back."""
+        return self.note_id(tenant, place)
 
     def source_key(self, place: int) -> str | None:
         """Return the source key of the note at a place; None where the caller gave the call no key."""
@@ -105,6 +112,42 @@ class Repeats(ABC):
             NoteNotFound: the earlier call's note is gone.
         """
         raise AssertionError("without a key no call is a repeat of an earlier one")
+
+    async def outcomes(
+        self,
+        database: Database,
+        tenant: str,
+        note_ids: Sequence[str],
+        events: Sequence[NewEvent],
+        result_of: Mapping[int, AppendResult],
+        *,
+        held: Collection[str],
+    ) -> list[KeptNote]:
+        """Return what became of each note; of those that an earlier call with the key kept, `check` decides.
+
+        Args:
+            result_of: the log's answers to the events of new notes, by their places.
+            held: the ids of the notes that wait for a review.
+        """
+        repeated = {place: result.event_id for place, result in result_of.items() if result.deduplicated}
+        row_of_event: dict[str, asyncpg.Record] = {}
+        if repeated:
+            async with database.read(tenant) as connection:
+                rows = await connection.fetch(sql("notes.of_first_events"), tenant, list(repeated.values()))
+            row_of_event = {row["first_event_id"]: row for row in rows}
+        outcomes = []
+        for place, note_id in enumerate(note_ids):
+            if place not in repeated:
+                outcomes.append(KeptNote(note_id=note_id, appended=result_of.get(place), held=note_id in held))
+                continue
+            first = row_of_event.get(repeated[place])
+            self.check(first, events[place])
+            if first is None:
+                outcomes.append(KeptNote(note_id=note_id))
+            else:
+                is_held = first["reason"] in WITHHELD
+                outcomes.append(KeptNote(note_id=first["note_id"], first=first, held=is_held))
+        return outcomes
 
 
 class SameText(Repeats):
@@ -267,7 +310,7 @@ class SameKey(Repeats):
 
     def check(self, first: asyncpg.Record | None, event: NewEvent) -> None:
         """Accept a repeat of the same memory that is still live; else raise."""
-        if first is None or not first["live"]:
+        if first is None or not (first["live"] or first["reason"] in WITHHELD):
             raise NoteNotFound("the memory that was kept with this key was withdrawn; use a new key")
         if _identifying_content(orjson.loads(first["first_payload"])) != _identifying_content(
             orjson.loads(event.payload_json)

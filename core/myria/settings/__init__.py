@@ -37,6 +37,7 @@ from myria.settings.memory import (
     OperatorSettings,
     RecallSettings,
     RetrievalSettings,
+    ReviewSettings,
     TopicsSettings,
 )
 from myria.settings.models import EmbeddingsSettings, LlmSettings, SecondLookSettings
@@ -102,6 +103,7 @@ __all__ = [
     "RestSettings",
     "RetentionSettings",
     "RetrievalSettings",
+    "ReviewSettings",
     "SecondLookSettings",
     "SecretsSettings",
     "ServiceSettings",
@@ -126,6 +128,7 @@ class Settings(Section):
     ingest: IngestSettings = IngestSettings()
     redaction: RedactionSettings = RedactionSettings()
     notes: NotesSettings = NotesSettings()
+    review: ReviewSettings = ReviewSettings()
     recall: RecallSettings = RecallSettings()
     agent: AgentSettings = AgentSettings()
     turns: TurnsSettings = TurnsSettings()

@@ -35,6 +35,35 @@ class NotesSettings(Section):
 
 
 @section
+class ReviewSettings(Section):
+    """Which notes wait for a reviewer before anybody sees them (docs/tools.md: `decide_notes`). One of the three rules
+    is enough. All are off by default. Imports are not held."""
+
+    kinds: tuple[str, ...] = ()
+    """Kinds of notes that are held, such as `decision`, or `fact_l0` for a fact of a turn."""
+    sources: tuple[str, ...] = ()
+    """Whose notes are held: `api:agent`, `api:reflect`, `api:turns`, `api:rest`, `speaker:NAME` for who says it (or
+    whose it is, where nobody is named), or `source:TEXT` for the note's own source."""
+    confidence_below: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Facts of turns with a lower confidence are held. Other notes have no confidence. 0: none."""
+
+    def rules(self) -> None:
+        """A source must say what it names."""
+        for source in self.sources:
+            sort, colon, name = source.partition(":")
+            if sort not in ("api", "speaker", "source") or not colon or not name:
+                raise ConfigurationError(
+                    f"review.sources has {source!r}; write api:NAME, speaker:NAME or source:TEXT.",
+                    field="review.sources",
+                )
+            if sort == "api" and name not in ("agent", "reflect", "turns", "rest"):
+                raise ConfigurationError(
+                    f"review.sources has {source!r}; the APIs are agent, reflect, turns and rest.",
+                    field="review.sources",
+                )
+
+
+@section
 class RecallSettings(Section):
     """What moves a memory up or down in recall besides its match; a share of 0.1 is worth a tenth of the match."""
 

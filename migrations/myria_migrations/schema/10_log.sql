@@ -112,7 +112,8 @@ CREATE TABLE myria.withdrawn (
     scope_id      bigint NOT NULL,
     event_seq     bigint NOT NULL,
     by_event_seq  bigint NOT NULL,
-    reason        text COLLATE "C" NOT NULL CHECK (reason IN ('superseded', 'forgotten', 'expired', 'restored')),
+    reason        text COLLATE "C" NOT NULL
+                  CHECK (reason IN ('superseded', 'forgotten', 'expired', 'held', 'refused', 'restored')),
     superseded_by bigint,
     xid           xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (tenant_id, event_seq, by_event_seq) INCLUDE (reason),
@@ -166,5 +167,5 @@ CROSS JOIN LATERAL (
     WHERE x.tenant_id = w.tenant_id AND x.event_id = named.event_id OFFSET 0
 ) e
 WHERE w.type = 'myria.withdrawal' AND w.channel = 'myria' AND w.internal
-  AND w.payload->>'reason' IN ('superseded', 'forgotten', 'expired', 'restored')
+  AND w.payload->>'reason' IN ('superseded', 'forgotten', 'expired', 'held', 'refused', 'restored')
   AND e.scope_id = w.scope_id AND e.event_seq < w.event_seq;

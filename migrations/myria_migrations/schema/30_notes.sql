@@ -26,6 +26,8 @@ CREATE TABLE myria.notes (
     tags       text[] COLLATE "C" NOT NULL,
     given_importance real,
     dedup_key  text COLLATE "C",
+    review     text COLLATE "C" CHECK (review IN ('held', 'refused', 'approved')),
+    review_seq bigint,
     PRIMARY KEY (tenant_id, note_id)
 );
 COMMENT ON TABLE myria.notes IS 'The current version of each statement that any API keeps: notes, facts of turns, memories of REST. What it says is the payload of its event.';
@@ -41,6 +43,8 @@ COMMENT ON COLUMN myria.notes.event_type IS 'Of a memory of REST what its writer
 COMMENT ON COLUMN myria.notes.tags IS 'Of a memory of REST its tags, of others their keywords.';
 COMMENT ON COLUMN myria.notes.given_importance IS 'As its writer gave it to REST; NULL where none was given.';
 COMMENT ON COLUMN myria.notes.dedup_key IS 'Whoever keeps another memory with it within the window keeps the same.';
+COMMENT ON COLUMN myria.notes.review IS 'Of a note that the policy of review held back: held, refused or approved; NULL of all others, and once something else became of it.';
+COMMENT ON COLUMN myria.notes.review_seq IS 'The event that made it so.';
 CREATE UNIQUE INDEX notes_event ON myria.notes (tenant_id, event_seq);
 CREATE INDEX notes_session ON myria.notes (tenant_id, scope_id, context_id, event_seq DESC) WHERE live AND context_id IS NOT NULL;
 CREATE INDEX notes_anchor ON myria.notes (tenant_id, scope_id, importance DESC, event_seq DESC) WHERE live AND anchor;
@@ -53,6 +57,12 @@ CREATE INDEX notes_dedup ON myria.notes (dedup_key, tenant_id, created_at) WHERE
 -- What agents keep over REST alone (kinds episodic, session, entity) may say the same twice, and no context shows it.
 CREATE UNIQUE INDEX notes_once ON myria.notes (tenant_id, scope_id, digest)
     WHERE live AND kind NOT IN ('episodic', 'session', 'entity');
+-- Of what waits for a review, too, nothing is kept twice.
+CREATE UNIQUE INDEX notes_held_once ON myria.notes (tenant_id, scope_id, digest)
+    WHERE review = 'held' AND kind NOT IN ('episodic', 'session', 'entity');
+CREATE INDEX notes_held_context ON myria.notes (tenant_id, scope_id, context_id) WHERE review = 'held' AND context_id IS NOT NULL;
+CREATE INDEX notes_held ON myria.notes (tenant_id, review_seq) WHERE review = 'held';
+CREATE INDEX notes_decided ON myria.notes (tenant_id, review_seq) WHERE review IN ('refused', 'approved');
 CREATE INDEX notes_kind ON myria.notes (tenant_id, scope_id, kind, importance DESC, event_seq DESC)
     WHERE live AND kind NOT IN ('episodic', 'session', 'entity');
 -- Ascending, as notes come in: pages are filled, and the newest are read backwards.
@@ -192,7 +202,8 @@ SELECT e.tenant_id, said.note->>'id' AS note_id, e.scope_id, e.event_seq, e.occu
             THEN ARRAY(SELECT jsonb_array_elements_text(coalesce(rest.memory->'tags', said.note->'keywords')))
             ELSE '{}' END COLLATE "C" AS tags,
        (coalesce(rest.memory, said.note)->>'importance')::numeric::real AS given_importance,
-       rest.memory->>'dedup_key' AS dedup_key
+       rest.memory->>'dedup_key' AS dedup_key,
+       said.note ? 'held' AS held
 FROM myria.events e
 CROSS JOIN LATERAL (SELECT e.payload->'note') AS said (note)
 CROSS JOIN LATERAL (
@@ -216,16 +227,27 @@ CREATE VIEW myria.notes_of_log WITH (security_invoker) AS
 SELECT DISTINCT ON (v.tenant_id, v.note_id)
        v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance, v.anchor,
        v.context_id, v.session, v.digest, v.created_at, v.occurred_at AS changed_at,
-       NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
-                     WHERE w.tenant_id = v.tenant_id AND w.event_seq = v.event_seq
-                     ORDER BY w.by_event_seq DESC LIMIT 1), false) AS live,
-       v.lasts_days, v.agent_id, v.event_type, v.tags, v.given_importance, v.dedup_key
+       coalesce(w.reasons[1] = 'restored', NOT v.held) AS live,
+       v.lasts_days, v.agent_id, v.event_type, v.tags, v.given_importance, v.dedup_key,
+       w.review, CASE WHEN w.review IS NOT NULL THEN coalesce(w.by_event_seq, v.event_seq) END AS review_seq
 FROM (
     SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
            first_value(u.occurred_at) OVER w AS created_at
     FROM myria.note_versions u
     WINDOW w AS (PARTITION BY u.tenant_id, u.note_id ORDER BY u.event_seq)
 ) v
+CROSS JOIN LATERAL (
+    SELECT x.reasons, x.by_event_seq, CASE
+               WHEN x.reasons IS NULL THEN CASE WHEN v.held THEN 'held' END
+               WHEN x.reasons[1] IN ('held', 'refused') THEN x.reasons[1]
+               WHEN x.reasons[1] = 'restored' AND x.reasons[2] IN ('held', 'refused') THEN 'approved' END AS review
+    FROM (
+        SELECT array_agg(y.reason ORDER BY y.by_event_seq DESC) AS reasons, max(y.by_event_seq) AS by_event_seq
+        FROM (SELECT z.reason, z.by_event_seq FROM myria.withdrawn z
+              WHERE z.tenant_id = v.tenant_id AND z.event_seq = v.event_seq
+              ORDER BY z.by_event_seq DESC LIMIT 2) y
+    ) x
+) w
 WHERE v.scope_id = v.first_scope
 ORDER BY v.tenant_id, v.note_id, v.event_seq DESC;
 
@@ -263,7 +285,8 @@ ORDER BY r.tenant_id, r.scope_id, r.context_id, r.event_seq DESC;
 -- What says for how many days it holds ends then, as a note of a session ends with that.
 CREATE VIEW myria.standing_notes WITH (security_invoker) AS
 SELECT n.tenant_id, n.note_id, n.scope_id, n.event_seq, n.first_seq, n.version, n.kind, n.topic, n.importance, n.anchor,
-       n.context_id, n.session, n.digest, n.created_at, n.changed_at, n.live, newest.reason,
+       n.context_id, n.session, n.digest, n.created_at, n.changed_at, n.live,
+       CASE WHEN n.review IS DISTINCT FROM 'approved' THEN newest.reason END AS reason,
        CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
             WHEN n.lasts_days IS NOT NULL
@@ -277,7 +300,7 @@ LEFT JOIN LATERAL (
     SELECT w.reason FROM myria.withdrawn w
     WHERE w.tenant_id = n.tenant_id AND w.event_seq = n.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
 ) newest ON true;
-COMMENT ON VIEW myria.standing_notes IS 'Notes with what withdrawals say of their current version, when they end or have ended (with their session, or by a number of days that they name; NULL for others), and how they were used.';
+COMMENT ON VIEW myria.standing_notes IS 'Notes with what withdrawals say of their current version (nothing of one that a review let in), when they end or have ended (with their session, or by a number of days that they name; NULL for others), and how they were used.';
 
 -- The fold itself, as a function of the log. What is no link in full is none.
 CREATE VIEW myria.note_relations_of_log WITH (security_invoker) AS

@@ -15,7 +15,7 @@ from myria.memory import Memory
 from myria.settings import NameStyle, Profile, Settings
 from myria_server.api import answers
 from myria_server.api.api_call import ApiCall, Handler, Json, Runner
-from myria_server.api.core import erasing, inputs
+from myria_server.api.core import erasing, inputs, reviewing
 from myria_server.api.core import handlers as core
 from myria_server.api.memento import answer_schemas as agent_answers
 from myria_server.api.memento import calls as agent_calls
@@ -239,6 +239,16 @@ TOOLS: tuple[Tool, ...] = (
         core.rollback, title="Roll back", answer=answers.PointerMoved, changes=True, replaces=True, repeatable=False
     ),
     _admin_tool(core.resume_builds, title="Resume automatic rebuilds", answer=answers.Resumed, changes=True),
+    _admin_tool(
+        core.list_held_notes,
+        title="List notes under review",
+        answer=reviewing.HeldNotes,
+        profile="observe",
+        role="admin",
+    ),
+    _admin_tool(
+        core.decide_notes, title="Decide about held notes", answer=reviewing.DecidedNotes, changes=True, replaces=True
+    ),
     _erasing_tool(core.preview_erasure, title="Say what would be erased", answer=erasing.ErasurePreview),
     _erasing_tool(
         core.erase, title="Erase for good", answer=erasing.ErasureState, changes=True, replaces=True, repeatable=False

@@ -192,6 +192,13 @@ JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.superseded_by
 WHERE x.tenant_id = $1 AND x.superseded_by = ANY ($2::bigint[])
   AND w.tenant_id = $1 AND w.event_seq = x.by_event_seq AND w.payload ? 'superseded_by_key';
 
+-- name: forget_reasons
+-- Why reviewers decided as they did about some events: that may quote them.
+UPDATE myria.events w SET payload = w.payload #- '{review,why}'
+FROM myria.withdrawn x
+WHERE x.tenant_id = $1 AND x.event_seq = ANY ($2::bigint[]) AND x.reason IN ('held', 'refused', 'restored')
+  AND w.tenant_id = $1 AND w.event_seq = x.by_event_seq AND w.payload->'review' ? 'why';
+
 -- name: forget_digests
 -- Digests of some events in events that stay.
 SELECT myria.forget_digests($1, $2);

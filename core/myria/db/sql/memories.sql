@@ -14,7 +14,8 @@ LEFT JOIN LATERAL (
         SELECT x.event_id, x.source_event_key FROM myria.events x
         WHERE x.tenant_id = $1 AND x.event_seq = n.first_seq OFFSET 0
     ) e
-    WHERE n.tenant_id = $1 AND n.dedup_key = asked.key AND n.created_at > asked.since AND n.live
+    WHERE n.tenant_id = $1 AND n.dedup_key = asked.key AND n.created_at > asked.since
+      AND (n.live OR n.review = 'held')
     ORDER BY n.created_at DESC LIMIT 1
 ) found ON true
 ORDER BY asked.position;

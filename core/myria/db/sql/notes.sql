@@ -1,12 +1,13 @@
 -- name: fold
 -- The events were stored by the statement before. Rows go in digest order, so that two commits never wait for each other
--- crosswise; a digest that a live note of the scope has already is refused by its index.
+-- crosswise; a digest that a live note of the scope has already is refused by its index. What is held is not live.
 INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                               anchor, context_id, session, digest, created_at, changed_at, live, lasts_days, agent_id,
-                              event_type, tags, given_importance, dedup_key)
+                              event_type, tags, given_importance, dedup_key, review, review_seq)
 SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance,
-       v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true, v.lasts_days, v.agent_id,
-       v.event_type, v.tags, v.given_importance, v.dedup_key
+       v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, NOT v.held, v.lasts_days, v.agent_id,
+       v.event_type, v.tags, v.given_importance, v.dedup_key,
+       CASE WHEN v.held THEN 'held' END, CASE WHEN v.held THEN v.event_seq END
 FROM (
     SELECT DISTINCT ON (t.note_id) t.* FROM (
         SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
@@ -24,9 +25,10 @@ ORDER BY v.scope_id, v.digest
 ON CONFLICT (tenant_id, note_id) DO UPDATE SET
     event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
     importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
-    session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true,
+    session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = EXCLUDED.live,
     lasts_days = EXCLUDED.lasts_days, agent_id = EXCLUDED.agent_id, event_type = EXCLUDED.event_type,
-    tags = EXCLUDED.tags, given_importance = EXCLUDED.given_importance, dedup_key = EXCLUDED.dedup_key
+    tags = EXCLUDED.tags, given_importance = EXCLUDED.given_importance, dedup_key = EXCLUDED.dedup_key,
+    review = EXCLUDED.review, review_seq = EXCLUDED.review_seq
 WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
 
 -- name: newest
@@ -56,17 +58,41 @@ CROSS JOIN LATERAL (
 ) e;
 
 -- name: fold_withdrawals
--- Whether a note is live follows its current version; the withdrawals were folded by the statement before.
-UPDATE myria.notes n SET live = now.live
+-- Whether a note is live follows its current version; the withdrawals were folded by the statement before. Of the notes
+-- that they name, this makes those live, or those not live ($3), that should be.
+UPDATE myria.notes n SET live = now.live, review = now.review, review_seq = now.review_seq
 FROM (
-    SELECT DISTINCT ON (w.event_seq) w.event_seq, w.reason = 'restored' AS live
-    FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.event_seq IN (
-        SELECT named.event_seq FROM myria.withdrawn named
-        WHERE named.tenant_id = $1 AND named.by_event_seq = ANY ($2::bigint[]))
-    ORDER BY w.event_seq, w.by_event_seq DESC
+    SELECT named.event_seq, said.reasons[1] = 'restored' AS live, decided.review,
+           CASE WHEN decided.review IS NOT NULL THEN said.by_event_seq END AS review_seq
+    FROM (SELECT DISTINCT x.event_seq FROM myria.withdrawn x
+          WHERE x.tenant_id = $1 AND x.by_event_seq = ANY ($2::bigint[])) named
+    CROSS JOIN LATERAL (
+        SELECT array_agg(newest.reason ORDER BY newest.by_event_seq DESC) AS reasons, max(newest.by_event_seq) AS by_event_seq
+        FROM (SELECT w.reason, w.by_event_seq FROM myria.withdrawn w
+              WHERE w.tenant_id = $1 AND w.event_seq = named.event_seq
+              ORDER BY w.by_event_seq DESC LIMIT 2) newest
+    ) said
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN said.reasons[1] IN ('held', 'refused') THEN said.reasons[1]
+                    WHEN said.reasons[1] = 'restored' AND said.reasons[2] IN ('held', 'refused') THEN 'approved' END AS review
+    ) decided
 ) now
-WHERE n.tenant_id = $1 AND n.event_seq = now.event_seq AND n.live <> now.live;
+WHERE n.tenant_id = $1 AND n.event_seq = now.event_seq AND now.live = $3
+  AND (n.live, n.review, n.review_seq) IS DISTINCT FROM (now.live, now.review, now.review_seq);
+
+-- name: held_alike
+-- The note of a scope that says the same ($5 under $3 and $4) and waits for a review; of facts, in their context ($6).
+SELECT n.note_id FROM myria.notes n
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_key = $2
+WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.review = 'held'
+  AND n.digest = sha256(convert_to(concat_ws(E'\n', $3::text, $4::text, $5::text), 'UTF8'))
+UNION ALL
+SELECT n.note_id FROM myria.notes n
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_key = $2
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.review = 'held' AND n.context_id = $6
+  AND n.kind = $3 AND n.kind IN ('fact_l0', 'fact_l1', 'fact_l2') AND e.payload->>'text' = $5
+LIMIT 1;
 
 -- name: live_by_digest
 -- The live note of a scope that says the same.
@@ -95,7 +121,9 @@ SELECT v.event_id FROM myria.versions_of($1, $2) v ORDER BY v.event_seq DESC;
 -- What is known of hits: the note of which each is a version, and what withdrawals say of it, at a moment where one is
 -- given: an event is superseded from the time of its successor on, else from when that was stored.
 SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq AND n.live AS is_current, n.kind,
-       n.importance, n.anchor, n.session, n.created_at, n.changed_at, newest.reason,
+       n.importance, n.anchor, n.session, n.created_at, n.changed_at,
+       CASE WHEN n.review = 'approved' AND n.event_seq = wanted.event_seq AND newest.reason = 'restored' THEN NULL
+            ELSE newest.reason END AS reason,
        CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
             WHEN n.lasts_days IS NOT NULL

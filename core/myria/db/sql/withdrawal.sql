@@ -3,9 +3,14 @@
 SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
 
 -- name: resolve
--- Events that a caller names, whose they are, and what withdrawals say of them.
+-- Events that a caller names, whose they are, and what withdrawals say of them: the newest, and the newest that decides
+-- whether the event waits for a review or was refused.
 SELECT e.event_id, e.event_seq, e.scope_id, e.occurred_at, e.channel, e.type, e.internal, s.participants,
-       newest.reason, successor.event_id AS successor_id, encode(successor.dedupe_key, 'hex') AS successor_key,
+       newest.reason, (
+           SELECT w.reason FROM myria.withdrawn w
+           WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.reason IN ('held', 'refused', 'restored')
+           ORDER BY w.by_event_seq DESC LIMIT 1
+       ) AS decided, successor.event_id AS successor_id, encode(successor.dedupe_key, 'hex') AS successor_key,
        successor_scope.participants AS successor_participants,
        EXISTS (SELECT FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq) AS is_erased
 FROM unnest($2::text[]) AS named

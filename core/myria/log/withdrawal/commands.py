@@ -18,8 +18,15 @@ from myria.log.event_log import EventLog
 from myria.log.ids import new_id
 from myria.log.limits import MAX_WITHDRAWN
 from myria.log.payloads import dedupe_key
-from myria.log.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
-from myria.log.withdrawal.projection import already_superseded, is_stored, refuses
+from myria.log.withdrawal.model import (
+    WITHDRAWAL_CHANNEL,
+    WITHDRAWAL_TYPE,
+    WITHHELD,
+    Reason,
+    Withdrawal,
+    withdrawal_event,
+)
+from myria.log.withdrawal.projection import already_superseded, is_stored, refuses, withheld
 
 MaySee = Callable[[Sequence[str]], bool]
 """Tells whether the caller may see events of these participants."""
@@ -72,10 +79,12 @@ class Withdrawals:
             dry_run: only return what would happen.
 
         Raises:
+            NoteHeld: an event waits for a review, or was refused in one.
             EventNotFound: an event does not exist, may not be seen, or was erased.
             InvalidArgument: no event, or more than `MAX_WITHDRAWN`.
         """
         rows = await self._resolve(tenant, event_ids, may_see, may_append)
+        _refuse_withheld(rows)
         return await self._withdraw(tenant, rows, reason, dry_run=dry_run, key=None)
 
     async def withdraw_versions(
@@ -109,7 +118,7 @@ class Withdrawals:
         Raises:
             as `EventLog.append_events`.
         """
-        await self._log.append_events(tenant, _by_scope(rows, Withdrawal(reason="forgotten", events=()), key=None))
+        await self._log.append_events(tenant, by_scope(rows, Withdrawal(reason="forgotten", events=()), key=None))
 
     async def restore(
         self,
@@ -122,6 +131,7 @@ class Withdrawals:
     ) -> WithdrawalResult:
         """Restore withdrawn events to every answer, all or none; see `withdraw`."""
         rows = await self._resolve(tenant, event_ids, may_see, may_append)
+        _refuse_withheld(rows)
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
         return await self._append(tenant, rows, changed, "restored", dry_run=dry_run)
 
@@ -161,7 +171,7 @@ class Withdrawals:
         withdrawal = Withdrawal(reason="superseded", events=(), superseded_by=by)
         open_rows = [row for row in rows if not (row["reason"] == "superseded" and row["successor_id"] == by)]
         if open_rows:
-            await self._log.append_events(tenant, _by_scope(open_rows, withdrawal, key=None))
+            await self._log.append_events(tenant, by_scope(open_rows, withdrawal, key=None))
 
     async def superseding(
         self,
@@ -187,10 +197,11 @@ class Withdrawals:
             superseded_by=None if successor_key else event_id,
             superseded_by_key=successor_key,
         )
-        withdrawals = _by_scope(rows, withdrawal, key=None if successor_key is None else f"supersedes:{successor_key}")
+        withdrawals = by_scope(rows, withdrawal, key=None if successor_key is None else f"supersedes:{successor_key}")
         # A refused row is no error if these very withdrawals are stored: then this is a repeat.
         refused_row = next((row for row in rows if refuses(row, withdrawal)), None)
         if refused_row is not None and not await self._all_stored(tenant, withdrawals):
+            _refuse_withheld([refused_row])
             if refused_row["reason"] != "superseded":
                 raise _absent(refused_row["event_id"])
             successor_visible = refused_row["successor_participants"] is not None and may_see(
@@ -228,7 +239,7 @@ class Withdrawals:
     ) -> WithdrawalResult:
         """Append one withdrawal per scope for the rows in `changed`, and report about all rows."""
         if changed and not dry_run:
-            first, *others = _by_scope(changed, Withdrawal(reason=reason, events=()), key=None)
+            first, *others = by_scope(changed, Withdrawal(reason=reason, events=()), key=None)
             await self._log.append_events(tenant, [first._replace(source_event_key=key), *others])
         ids = {row["event_id"] for row in changed}
         return WithdrawalResult(
@@ -274,13 +285,21 @@ class Withdrawals:
 
 def _rank(reason: str | None) -> int:
     """Return how strongly a reason hides an event; a superseded event can still be asked for."""
-    return {None: 0, "restored": 0, "superseded": 1, "expired": 2, "forgotten": 3}[reason]
+    return {None: 0, "restored": 0, "superseded": 1, "expired": 2, "forgotten": 3, "held": 4, "refused": 4}[reason]
 
 
-def _by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: str | None) -> list[NewEvent]:
+def _refuse_withheld(rows: Sequence[asyncpg.Record]) -> None:
+    """Refuse a change of an event that waits for a review, or was refused in one; see `resolve` for the rows."""
+    for row in rows:
+        if row["decided"] in WITHHELD:
+            raise withheld(row["event_id"], row["decided"])
+
+
+def by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: str | None) -> list[NewEvent]:
     """Return a withdrawal for each scope of these events; several for a scope with more than `MAX_WITHDRAWN`.
 
     Args:
+        rows: event_id, scope_id, occurred_at and participants of each.
         key: prefix of a source key for each, by which a repeat finds it; None for none.
     """
     rows_by_scope: dict[int, list[asyncpg.Record]] = {}

@@ -5,7 +5,7 @@ It is internal, so it is never part of a topic and no trigger counts it as text;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -13,8 +13,13 @@ import orjson
 
 from myria.log.event import NewEvent
 
-Reason = Literal["superseded", "forgotten", "expired", "restored"]
+Reason = Literal["superseded", "forgotten", "expired", "held", "refused", "restored"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
+
+WITHHELD: tuple[Reason, ...] = ("held", "refused")
+"""The reasons of a review: only its decision, and no other restoration, brings back what has one of them."""
+
+ReviewState = Literal["held", "refused", "approved"]
 
 WITHDRAWAL_TYPE = "myria.withdrawal"
 WITHDRAWAL_CHANNEL = "myria"
@@ -23,6 +28,19 @@ WITHDRAWAL_CHANNEL = "myria"
 NEUTRAL_LABEL = "Topic with withdrawn events"
 NEUTRAL_SUMMARY = "Some events of this topic were withdrawn after its snapshot was built."
 """Shown in place of the label and summary of a topic that covers withdrawn events, as these may quote them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReviewDecision:
+    """A reviewer's decision: who made it and why, and in which state the event had to be before."""
+
+    before: ReviewState
+    by: str
+    why: str
+
+    def agrees_with(self, reason: str | None) -> bool:
+        """Tell whether an event whose newest withdrawal has this reason is in the state before the decision."""
+        return reason == ("restored" if self.before == "approved" else self.before)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +55,7 @@ class Withdrawal:
     events: tuple[str, ...]
     superseded_by: str | None = None
     superseded_by_key: str | None = None
+    decision: ReviewDecision | None = None
 
     @classmethod
     def of(cls, payload: dict[str, Any]) -> Withdrawal | None:
@@ -49,6 +68,7 @@ class Withdrawal:
             events=tuple(event for event in events if isinstance(event, str)),
             superseded_by=payload.get("superseded_by"),
             superseded_by_key=payload.get("superseded_by_key"),
+            decision=decision_of(payload),
         )
 
     def payload_json(self) -> bytes:
@@ -58,7 +78,18 @@ class Withdrawal:
             payload["superseded_by"] = self.superseded_by
         if self.superseded_by_key is not None:
             payload["superseded_by_key"] = self.superseded_by_key
+        if self.decision is not None:
+            payload["review"] = {"before": self.decision.before, "by": self.decision.by, "why": self.decision.why}
         return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
+
+
+def decision_of(payload: Mapping[str, Any]) -> ReviewDecision | None:
+    """Return the decision of a reviewer in the payload of a withdrawal; None if none made it."""
+    said = payload.get("review")
+    if not isinstance(said, dict) or said.get("before") not in get_args(ReviewState):
+        return None
+    by, why = (value if isinstance(value := said.get(name), str) else "" for name in ("by", "why"))
+    return ReviewDecision(before=said["before"], by=by, why=why)
 
 
 def withdrawal_event(

@@ -18,7 +18,7 @@ from myria.db.queries import sql
 from myria.log.event import NewEvent
 from myria.log.payloads import dedupe_key
 from myria.log.projections import Incoming, Projection, Stored
-from myria.log.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reason, Withdrawal
+from myria.log.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, WITHHELD, Reason, Withdrawal
 
 
 class WithdrawalProjection(Projection):
@@ -29,12 +29,14 @@ class WithdrawalProjection(Projection):
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
-        """Lock the scopes of withdrawals and refuse a supersession that comes too late; see `Projection.prepare`.
+        """Lock the scopes of withdrawals and refuse what comes too late; see `Projection.prepare`.
 
         An import repeats what happened elsewhere, where the later supersession counts; only the restoring of an erased
         event is refused.
 
         Raises:
+            NoteDecided: another reviewer decided first.
+            NoteHeld: a restoration that is no decision of a review names an event that waits for one, or was refused.
             AlreadySuperseded: another event has already replaced one that a withdrawal names.
             EventErased: an import would restore an erased event.
             EventNotFound: any other append would; the error does not reveal that it was erased.
@@ -47,6 +49,8 @@ class WithdrawalProjection(Projection):
             if (withdrawal := Withdrawal.of(orjson.loads(event.event.payload_json))) is not None
         ]
         await _refuse_erased(connection, tenant, [withdrawal for _, withdrawal in withdrawals], importing=importing)
+        if not importing:
+            await _refuse_undecided(connection, tenant, withdrawals)
         superseding = [(event, withdrawal) for event, withdrawal in withdrawals if withdrawal.reason == "superseded"]
         if importing or not superseding:
             return
@@ -85,6 +89,41 @@ async def _refuse_erased(
             if importing:
                 raise errors.EventErased(f"event {event_id} was erased and is not restored", event_id=event_id)
             raise errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
+
+
+async def _refuse_undecided(
+    connection: Connection, tenant: str, withdrawals: Sequence[tuple[NewEvent, Withdrawal]]
+) -> None:
+    """Refuse what only a review may decide, and a decision that another one has forestalled."""
+    deciding = [
+        (appended, withdrawal)
+        for appended, withdrawal in withdrawals
+        if withdrawal.decision is not None or withdrawal.reason == "restored"
+    ]
+    if not deciding:
+        return
+    named = sorted({event_id for _, withdrawal in deciding for event_id in withdrawal.events})
+    rows = {row["event_id"]: row for row in await connection.fetch(sql("withdrawal.resolve"), tenant, named)}
+    for appended, withdrawal in deciding:
+        for row in (rows[event_id] for event_id in withdrawal.events if event_id in rows):
+            if withdrawal.decision is None:
+                if row["decided"] in WITHHELD:
+                    raise withheld(row["event_id"], row["decided"])
+            elif not withdrawal.decision.agrees_with(row["reason"]) and not await is_stored(
+                connection, tenant, appended
+            ):
+                raise errors.NoteDecided("somebody decided about it meanwhile, or it was changed; look again")
+
+
+def withheld(what: str, reason: str) -> errors.NoteHeld:
+    """Return the refusal of a change that only a reviewer may make.
+
+    Args:
+        what: the id of the note, or of its event.
+        reason: `held` or `refused`.
+    """
+    state = "waits for a review" if reason == "held" else "was refused in a review"
+    return errors.NoteHeld(f"{what} {state}; only a reviewer can change that", id=what)
 
 
 def refuses(row: Any, withdrawal: Withdrawal) -> bool:

@@ -17,6 +17,7 @@ from myria.errors import (
     IdempotencyKeyReused,
     InvalidArgument,
     NoteExists,
+    NoteHeld,
     NoteNotFound,
 )
 from myria.log.canonical import digest
@@ -24,7 +25,7 @@ from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.payloads import dedupe_key
 from myria.log.withdrawal.commands import MaySee
-from myria.notes.commands import Notes
+from myria.notes.commands import Notes, why_gone
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.links import link_event
 from myria.notes.memories.model import MemoryChanges, MemoryDraft, StoredMemory, memory_of, note_of_memory, rekeyed
@@ -118,12 +119,15 @@ class Memories:
             repeats,
             at=at,
             arrange=with_links,
+            api="rest",
         )
         kept = []
         for draft, outcome in zip(redacted, outcomes, strict=True):
             memory = None if outcome.first is None else memory_of(outcome.first)
             if outcome.appended is not None:
                 memory = StoredMemory(outcome.note_id, draft, draft.key, at, at, 1, outcome.appended.event_seq)
+            if memory is not None and outcome.held:
+                memory = memory._replace(held=True)
             kept.append(Kept(memory=memory, is_new=outcome.appended is not None))
         return kept
 
@@ -153,6 +157,8 @@ class Memories:
         now: int | None = None,
     ) -> StoredMemory:
         """Append a new version of a memory, which replaces the version before; the memory keeps its id and its time.
+
+        What the policy of review holds back becomes a held note of its own: then the memory is returned as it stays.
 
         Args:
             may_see: tells whether the caller may see what given participants see.
@@ -197,10 +203,12 @@ class Memories:
             importance = before.importance if draft.importance is None else draft.importance
             note = before._replace(content=draft.content, keywords=draft.tags, importance=importance)
         try:
-            appended = await self._notes.append_version(
-                tenant, row, note, may_see=may_see, at=at, speaker=payload.get("speaker"), key=source_key
+            appended, held_id = await self._notes.append_version(
+                tenant, row, note, may_see=may_see, at=at, speaker=payload.get("speaker"), key=source_key, api="rest"
             )
-            is_repeat = appended.deduplicated
+            if held_id is not None:
+                return memory._replace(held=True)
+            is_repeat = appended is not None and appended.deduplicated
         except AlreadySuperseded:
             if source_key is None or (first := await self._amended(tenant, row, changes, source_key)) is None:
                 raise
@@ -230,6 +238,8 @@ class Memories:
             event = await connection.fetchrow(sql("events.of_key"), tenant, dedupe_key(NOTE_CHANNEL, source_key))
         if event is None:
             return None
+        if "held" in orjson.loads(event["payload"])["note"]:
+            return memory_of(row)._replace(held=True)
         version_number = orjson.loads(event["payload"])["note"]["version"]
         version = memory_of(
             dict(row) | {"payload": event["payload"], "changed_at": event["occurred_at"], "version": version_number}
@@ -257,7 +267,8 @@ class Memories:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("memories.by_ids"), tenant, [memory_id])
         if row is None or not may_see(row["participants"]):
-            raise _absent()
+            gone = await why_gone(self._database, tenant, memory_id, may_see)
+            raise gone if isinstance(gone, NoteHeld) else _absent()
         return row
 
     async def _cleaned(self, tenant: str, drafts: Sequence[MemoryDraft]) -> list[MemoryDraft]:

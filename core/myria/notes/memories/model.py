@@ -86,7 +86,8 @@ class MemoryChanges:
 class StoredMemory(NamedTuple):
     """The current version of a memory; times in microseconds since 1970 UTC. `number` orders memories of the same time.
 
-    `kind` is that of a note kept over another API (or `EVENT`), None for a memory kept over REST.
+    `kind` is that of a note kept over another API (or `EVENT`), None for a memory kept over REST. With `held`, what was
+    said last waits for a review.
     """
 
     memory_id: str
@@ -97,6 +98,7 @@ class StoredMemory(NamedTuple):
     version: int
     number: int = 0
     kind: str | None = None
+    held: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -126,6 +128,8 @@ class StoredMemory(NamedTuple):
         body |= {name: value for name, value in further.items() if value is not None}
         if self.version > 1:
             body |= {"version": self.version, "updated_at": to_rfc3339(self.updated_at)}
+        if self.held:
+            body["held"] = True
         return body
 
 

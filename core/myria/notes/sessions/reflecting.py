@@ -159,6 +159,7 @@ async def reflect(
             arrange=with_end,
             speaker=speaker,
             now=moment,
+            api="reflect",
         )
 
     for ended_before in range(_ERASED_ENDS + 1):

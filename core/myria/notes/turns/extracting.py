@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +23,7 @@ from pydantic import Field
 from myria.access.vault import Secrets
 from myria.db.clock import to_microseconds
 from myria.db.queries import sql
-from myria.errors import ConfigurationError, ModelFailed, NoteNotFound
+from myria.errors import ConfigurationError, ModelFailed, NoteHeld, NoteNotFound
 from myria.llm.audit import Origin
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, ModelTool
@@ -260,7 +261,7 @@ class Extractor:
             return facts if await self._is_unchanged(tenant, queued, stored) else ()
 
         rule = SameIdentity(self._database, context, found, may_replace=may_replace)
-        _, results = await self._notes.keep(
+        outcomes, results = await self._notes.keep(
             tenant,
             context.participants,
             [context.note_of(fact, self._settings) for fact in found],
@@ -268,16 +269,20 @@ class Extractor:
             at=to_microseconds(stored["occurred_at"]),
             speaker=_speaker(stored),
             arrange=unless_erased,
+            api="turns",
         )
         if results:
-            await self._count_found(tenant, rule.kept)
+            held: Counter[str] = Counter(
+                fact.tier for fact, outcome in zip(found, outcomes, strict=True) if outcome.held
+            )
+            await self._count_found(tenant, rule.kept - held)
         deleted_names = {name.strip().lower() for name in extracted.deleted_fact_ids}
         stated = {fact.identity for fact in found}
         for known in shown:
             if known.fact.fact_id.lower() not in deleted_names or known.fact.identity in stated:
                 continue
             if await self._is_unchanged(tenant, queued, stored):
-                with suppress(NoteNotFound):  # a turn withdrew it meanwhile
+                with suppress(NoteNotFound, NoteHeld):  # a turn withdrew it meanwhile, or a reviewer
                     await self._notes.withdraw(
                         tenant,
                         known.note_id,

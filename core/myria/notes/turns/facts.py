@@ -146,8 +146,8 @@ class FactContext:
     async def known(self, connection: Connection, facts: Iterable[Fact], *, now: int) -> dict[str, KnownFact]:
         """Return by their identities what is known of facts, withdrawn and expired ones too.
 
-        A live fact of the same identity may have another id, where the log was imported from another tenant: then its
-        id is used on.
+        A live fact of the same identity may have another id, where the log was imported from another tenant, or a
+        reviewer let it in: then its id is used on.
 
         Args:
             now: in microseconds since 1970 UTC.
@@ -155,7 +155,7 @@ class FactContext:
         identities = {self.note_id(fact): fact.identity for fact in facts}
         found = await facts_named(connection, self.tenant, identities, now=now)
         known = {identities[note_id]: fact for note_id, fact in found.items()}
-        missing = set(identities.values()) - known.keys()
+        missing = {identity for identity in identities.values() if identity not in known or not known[identity].is_live}
         if missing:
             rows = await connection.fetch(sql("notes.scopes_exactly"), self.tenant, [scope_key(self.participants)])
             scopes = [row["scope_id"] for row in rows]
@@ -219,6 +219,10 @@ class SameIdentity(Repeats):
     def note_id(self, tenant: str, place: int) -> str:
         """Return the id that follows from the fact's identity."""
         return self._context.note_id(self._facts[place])
+
+    def held_id(self, tenant: str, place: int) -> str:
+        """Return an id of its own: the one that follows from the identity stays free for a fact that is not held."""
+        return new_id("note")
 
     async def kept_before(self, notes: Sequence[NoteText]) -> Mapping[int, str]:
         """Return by their places the facts whose identity is known, be it withdrawn, with the ids of their notes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -231,7 +232,7 @@ class TurnStore:
             mark = mark_event(session, turn.turn_id, item_ids, ids, previous=previous, at=now)
             return [*items, *facts, *rule.denials(denied_by), mark]
 
-        _, results = await self._notes.keep(
+        outcomes, results = await self._notes.keep(
             tenant,
             session.participants,
             [context.note_of(fact, self._settings) for fact in stated.values()],
@@ -239,8 +240,11 @@ class TurnStore:
             at=now,
             speaker=turn.user_id,
             arrange=with_items,
+            api="turns",
         )
-        return not results[-1].deduplicated, rule.kept
+        facts_held = zip(stated.values(), outcomes, strict=True)
+        held: Counter[str] = Counter(fact.tier for fact, outcome in facts_held if outcome.held)
+        return not results[-1].deduplicated, rule.kept - held
 
     @asynccontextmanager
     async def _in_order(self, session: _SessionName, deadline: float) -> AsyncIterator[None]:

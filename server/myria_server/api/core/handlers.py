@@ -7,7 +7,12 @@ from contextlib import suppress
 from typing import Any
 
 from myria.erasure.model import Selection, StartBounds
-from myria.errors import ErasureNotFound, SourceEventKeyTaken, UnavailableError
+from myria.errors import (
+    ErasureNotFound,
+    InvalidArgument,
+    SourceEventKeyTaken,
+    UnavailableError,
+)
 from myria.log.event import NewEvent, parse_event, parse_events
 from myria.log.limits import limits_of
 from myria.notes.answertext import ShownAnswer
@@ -21,6 +26,7 @@ from myria_server.api.core.erasing import (
     ErasuresInput,
     PreviewErasureInput,
 )
+from myria_server.api.core.reviewing import DecideNotesInput, ListHeldInput
 
 _WITHDRAW_S = 20.0
 """Seconds that erase waits until no answer shows the events any more; the control plane does the rest."""
@@ -186,6 +192,31 @@ async def rollback(call: ApiCall, request: inputs.RollbackInput) -> Json:
 async def resume_builds(call: ApiCall, request: inputs.NothingInput) -> Json:
     """End the pause of automatic rebuilds that a rollback began. What the rollback took away is built again then."""
     return await call.memory.registry.resume(call.tenant)
+
+
+async def list_held_notes(call: ApiCall, request: ListHeldInput) -> Json:
+    """Notes of the whole tenant that the policy of review (review.*) holds back, with their evidence and what they
+    would replace; or those decided lately.
+    """
+    return await call.memory.review.listed(
+        call.tenant,
+        states=("approved", "refused") if request.state == "decided" else (request.state,),
+        kind=request.kind,
+        participant=request.participant,
+        limit=request.limit,
+        cursor=request.cursor,
+    )
+
+
+async def decide_notes(call: ApiCall, request: DecideNotesInput) -> Json:
+    """Approve or refuse held notes, or take that back (hold). An approved note is found like any other, and replaces
+    what it would replace; a refused one is never found.
+    """
+    if not request.note_ids:
+        raise InvalidArgument("note_ids must name a note", field="note_ids")
+    return await call.memory.review.decide_all(
+        call.tenant, request.note_ids, request.decision, by=call.principal.actor, why=request.reason or ""
+    )
 
 
 async def _selection_of(call: ApiCall, request: ErasureSelection) -> Selection:

@@ -148,7 +148,7 @@ class Conflict(Answer):
 class RememberAnswer(AgentAnswer):
     """remember. What a note is about may be that of one kept before, so it is for readers, as what is like it."""
 
-    OPEN = frozenset({"success", "id", "created", "redacted", "dryRun"})
+    OPEN = frozenset({"success", "id", "created", "redacted", "dryRun", "held"})
 
     id: str | None = Field(description="Null where nothing was kept: a dry run")
     created: bool = Field(description="False: it was kept before")
@@ -162,6 +162,7 @@ class RememberAnswer(AgentAnswer):
     conflicts: list[Conflict] = Field(description="Similar notes of the same people, or of the pool")
     redacted: dict[str, int] = Field(default={}, description="How much of each kind was taken out")
     dryRun: bool = False
+    held: bool = Field(default=False, description="A reviewer must approve it before anybody finds it")
 
 
 class BatchItem(OpenAnswer):
@@ -171,6 +172,7 @@ class BatchItem(OpenAnswer):
     success: bool
     id: str | None = None
     created: bool | None = None
+    held: bool = False
     error: str | None = None
     code: str | None = None
 
@@ -250,7 +252,7 @@ class RestoreAnswer(AgentAnswer, OpenAnswer):
 
 
 class AmendAnswer(AgentAnswer):
-    OPEN = frozenset({"success", "updated", "merged", "existingId", "dryRun", "redacted"})
+    OPEN = frozenset({"success", "updated", "merged", "existingId", "dryRun", "redacted", "held"})
 
     updated: bool
     fragment: NoteBody | None = None
@@ -258,6 +260,7 @@ class AmendAnswer(AgentAnswer):
     existingId: str | None = None
     dryRun: bool = False
     redacted: dict[str, int] = Field(default={})
+    held: bool = Field(default=False, description="A reviewer must approve it; it then replaces the note by its own id")
 
 
 class LinkAnswer(AgentAnswer, OpenAnswer):
@@ -340,12 +343,13 @@ class ContextAnswer(AgentAnswer):
 class ReflectedNote(Answer):
     """A note that a reflection made, or found kept already."""
 
-    OPEN = frozenset({"id"})
+    OPEN = frozenset({"id", "held"})
 
     id: str
     content: str
     type: str
     keywords: list[str]
+    held: bool = False
 
 
 class ReflectAnswer(AgentAnswer, OpenAnswer):

@@ -16,6 +16,7 @@ from myria.notes.links import link_event
 from myria.notes.model import Changes, Remembered
 from myria.notes.similar import Alike, similar_notes
 from myria.search.handles import EVENT_PREFIX
+from myria.topics.lines import counted
 from myria_server.api.api_call import REPORT, Json
 from myria_server.api.core import inputs
 from myria_server.api.memento.calls import AgentCall, Answered
@@ -84,7 +85,7 @@ async def _keep_note(call: AgentCall, request: RememberInput) -> Remembered:
         arrange=with_links,
     )
     # A note that was kept before got no link events with it, so links that are missing are added now.
-    if linked_ids and not kept.created and not request.dryRun:
+    if linked_ids and not kept.created and not request.dryRun and not kept.held:
         await links.complete(call.tenant, kept.note_id, linked_ids, may_see=may_see)
     return kept
 
@@ -118,7 +119,9 @@ async def batch_remember(call: AgentCall, request: BatchRememberInput) -> Answer
         "dryRun": request.dryRun,
     }
     refusals = [f"{result['index']}: {result['error']}" for result in results if not result["success"]]
-    return content, "\n".join([f"Remembered {inserted} of {len(results)}.", *refusals])
+    held = sum(1 for result in results if result.get("held"))
+    waiting = [f"{counted(held, 'note')} waiting for a review."] if held else []
+    return content, "\n".join([f"Remembered {inserted} of {len(results)}.", *waiting, *refusals])
 
 
 async def _keep_item(call: AgentCall, batch: BatchRememberInput, item: Any) -> Json:
@@ -134,7 +137,8 @@ async def _keep_item(call: AgentCall, batch: BatchRememberInput, item: Any) -> J
     except MyriaError as refusal:
         error = call.as_named(refusal)
         return {"success": False, "error": error.message, "code": error.code}
-    return {"success": True, "id": kept.note_id or None, "created": kept.created}
+    outcome: Json = {"success": True, "id": kept.note_id or None, "created": kept.created}
+    return outcome | ({"held": True} if kept.held else {})
 
 
 async def forget(call: AgentCall, request: ForgetInput) -> Answered:
@@ -265,6 +269,11 @@ async def amend(call: AgentCall, request: AmendInput) -> Answered:
     content: Json = {"success": True, "updated": True, "fragment": fragment}
     if amended.redacted:
         content["redacted"] = amended.redacted
+    if amended.held_for is not None:
+        content |= {"updated": False, "held": True}
+        return content, (
+            f"Waits for a review as {amended.note_id}. {amended.held_for} stays as it is until that is approved."
+        )
     if request.dryRun:
         content |= {"updated": False, "dryRun": True}
         return content, f"Would amend {amended.note_id} (version {amended.version})."
@@ -346,13 +355,19 @@ def _kept_json(kept: Remembered, request: RememberInput, similar_notes: Sequence
         content["redacted"] = kept.redacted
     if request.dryRun:
         content["dryRun"] = True
+    if kept.held:
+        content["held"] = True
     return content
 
 
 def _kept_text(kept: Remembered, content: Json) -> str:
     """Return the answer of remember in words, from the note and its structured answer."""
     placement = f"{content['type']}, topic {content['topic']}"
-    if kept.created:
+    if kept.held and kept.note_id:
+        first_line = f"Held for a review as {kept.note_id} ({placement}): nobody finds it before it is approved."
+    elif kept.held:
+        first_line = f"Would be held for a review ({placement})."
+    elif kept.created:
         first_line = f"Remembered as {kept.note_id} ({placement})."
     elif kept.note_id:
         first_line = f"Remembered already as {kept.note_id}."

@@ -112,12 +112,15 @@ async def reflect(call: AgentCall, request: ReflectInput) -> Answered:
             "content": note.note.content,
             "type": note.note.kind,
             "keywords": list(note.note.keywords),
+            **({"held": True} if note.held else {}),
         }
         for _, note in kept_notes
     ]
     content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
     kept_counts = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
-    return content, f"Kept {counted(len(fragments), 'note')} ({kept_counts})."
+    held = sum(note.held for _, note in kept_notes)
+    waiting = f" Waiting for a review: {held}." if held else ""
+    return content, f"Kept {counted(len(fragments), 'note')} ({kept_counts}).{waiting}"
 
 
 async def memory_consolidate(call: AgentCall, request: AgentInput) -> Answered:

@@ -31,6 +31,7 @@ from myria.errors import (
     InvalidText,
     MethodNotAllowed,
     MyriaError,
+    NoteHeld,
     NoteNotFound,
     PathNotFound,
     SessionNotFound,
@@ -299,7 +300,7 @@ async def get_memory(call: RestCall, request: None) -> Json:
     "PATCH",
     "/memories/{id}",
     answer=(rest.MemoryBody,),
-    refusals=(NoteNotFound, AlreadySuperseded, DuplicateMemory, IdempotencyKeyReused),
+    refusals=(NoteNotFound, NoteHeld, AlreadySuperseded, DuplicateMemory, IdempotencyKeyReused),
 )
 async def amend_memory(call: RestCall, request: rest.MemoryChangeInput) -> Json:
     """Change a memory; its id and its time stay."""
@@ -315,7 +316,7 @@ async def amend_memory(call: RestCall, request: rest.MemoryChangeInput) -> Json:
     return memory.to_json(call.tenant)
 
 
-@_route("DELETE", "/memories/{id}", refusals=(NoteNotFound,))
+@_route("DELETE", "/memories/{id}", refusals=(NoteNotFound, NoteHeld))
 async def withdraw_memory(call: RestCall, request: None) -> Json:
     """Take a memory out of every answer."""
     may_see, may_append = call.whose.masks.sees, call.principal.need_channel

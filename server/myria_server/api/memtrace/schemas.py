@@ -433,7 +433,7 @@ class MemoryLink(Answer):
 class MemoryBody(Answer):
     """A memory."""
 
-    OPEN = frozenset({"id", "time", "org_id", "version", "updated_at"})
+    OPEN = frozenset({"id", "time", "org_id", "version", "updated_at", "held"})
 
     id: str
     time: str = Field(description="When it was kept: RFC 3339 in UTC")
@@ -451,6 +451,7 @@ class MemoryBody(Answer):
     version: int | None = Field(default=None, description="Of one that was amended")
     updated_at: str | None = None
     links: list[MemoryLink] | None = Field(default=None, description="With others; told where it is read by its id")
+    held: bool | None = Field(default=None, description="What was said waits for a review; nobody finds it before")
 
 
 class KeptBody(OpenAnswer):
