@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from myria.settings import ConsoleSettings, Settings
+from myria.settings import ConsoleSettings, ReviewSettings, Settings
 from tests.clients.conftest import Outside
 from tests.server.wire import Served, call, event, headers
 from tests.support import builds
@@ -40,8 +40,8 @@ WAYS = (
 
 @pytest.fixture
 def settings() -> Settings:
-    """The console is on."""
-    return Settings(console=ConsoleSettings(enabled=True))
+    """The console is on, and decisions wait for a review."""
+    return Settings(console=ConsoleSettings(enabled=True), review=ReviewSettings(kinds=("decision",)))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def look(outside: Outside, chromium: str, wanted: dict[str, Any]) -> list[
 
 
 async def _kept_note(served: Served) -> str:
-    """Keep a note with two versions and a link, in place of another one; return its id."""
+    """Keep a note with two versions and a link, in place of another one, and notes under review; return its id."""
 
     async def tool(name: str, **arguments: Any) -> str:
         answer = await served.post(call(name, arguments), headers(name), path="/mcp/agent")
@@ -75,6 +75,10 @@ async def _kept_note(served: Served) -> str:
     await tool("amend", id=note_id, content="The kiln opens on Sunday", importance=0.9)
     other = await tool("remember", content="The kiln stops at 900 degrees", type="error", linkedTo=[note_id])
     assert other
+    for content in (f"We close the kiln {LONG}", "שלום, we sell the kiln"):
+        await tool("remember", content=content, type="decision", supersedes=[other], sessionId="s", source=LONG)
+    refused = await tool("remember", content="We buy a kiln", type="decision")
+    await served.call("decide_notes", {"note_ids": [refused], "decision": "refuse", "reason": LONG})
     return note_id
 
 
@@ -117,6 +121,8 @@ async def test_every_page_is_accessible_and_whole(
         f"/console/changes/builds/{build_id}",
         f"/console/changes/rollback?snapshot={first}",
         f"/console/changes/diff?from={first}&to=active",
+        "/console/review",
+        "/console/review?kind=fact",
         "/console/operations",
         "/console/audit",
         "/console/keys",

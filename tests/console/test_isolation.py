@@ -17,6 +17,9 @@ from myria.access.store import AccessStore
 from myria.log.event import parse_event
 from myria.log.limits import Limits
 from myria.memory import Memory
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
+from myria.notes.holding import Holding
 from myria.settings import Settings
 from tests.console.conftest import WITH_KEYS, Browser
 from tests.server.wire import Served, event
@@ -79,6 +82,7 @@ async def store(database: Database) -> AsyncIterator[AccessStore]:
 async def _fill(memory: Memory, database: Database) -> Known:
     """Store a secret for each pair of people of each tenant, half of them built in; return what was made."""
     known = Known()
+    notes = Notes(memory.log, content_characters=1_000, holding=Holding(kinds=frozenset({"decision"})))
     for tenant in TENANTS:
         for number, pair in enumerate((("ada", "bob"), ("bob", "cy"), ("ada",), ("cy",))):
             name = f"secret-{tenant}-{pair[0]}-{pair[-1]}"
@@ -91,6 +95,8 @@ async def _fill(memory: Memory, database: Database) -> Known:
             ]
             results = await memory.log.append_events(tenant, talk)
             known.events += [result.event_id for result in results]
+            held = Draft(content=f"the held plan is {name}", kind="decision")
+            await notes.remember(tenant, tuple(sorted(pair)), held, contract="memento")
             if number == 2:
                 built = await builds.build(database, tenant=tenant)
                 known.snapshots.append(built.snapshot_id or "")
@@ -140,6 +146,7 @@ def _address(rng: random.Random, known: Known) -> str:
         "changes/builds",
         f"changes/builds/{rng.choice(known.builds)}",
         f"changes/{rng.choice(('build', 'publish', 'discard', 'rollback', 'resume', 'x'))}",
+        "review",
         "operations",
         "audit",
         "audit.jsonl",
@@ -181,7 +188,9 @@ async def test_nobody_is_shown_what_their_key_may_not_see(
             may_see = tenant == somebody.tenant and set(somebody.own) <= {first, last} and "read" in somebody.roles
             may_diff = tenant == somebody.tenant and "admin" in somebody.roles and "/changes/diff" in address
             may_erase = tenant == somebody.tenant and "erase" in somebody.roles and "/people/erase" in address
-            assert may_see or may_diff or may_erase, (somebody, address)
+            is_reviewer = {"admin", "read"} <= {*somebody.roles}
+            may_review = tenant == somebody.tenant and is_reviewer and "/console/review" in address
+            assert may_see or may_diff or may_erase or may_review, (somebody, address)
 
     requests = [(rng.choice(everybody), _address(rng, known), rng.random() < 0.2) for _ in range(REQUESTS)]
     for start in range(0, REQUESTS, 10):

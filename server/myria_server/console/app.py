@@ -40,6 +40,7 @@ from myria_server.console import (
     operations,
     people,
     remembered,
+    review,
     topics,
 )
 from myria_server.console.desk import Desk, ToolRefused
@@ -105,6 +106,8 @@ class Console:
         operating = operations.OperationsPages(memory, settings)
         key_pages = keys.KeyPages(memory)
         remembering = remembered.RememberedPages(memory, limits)
+        reviewing = review.ReviewPages(settings)
+        self._review = memory.review
         self._app = Starlette(
             routes=[
                 Route(PREFIX, _to_start),
@@ -127,6 +130,8 @@ class Console:
                 Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",))),
                 Route(PREFIX + "/people/erase", self._acting(people.erase), methods=["POST"]),
                 Route(PREFIX + "/erasures/{erasure_id}", self._viewing(people.erasure, ("erase",))),
+                Route(PREFIX + "/review", self._viewing(reviewing.overview, ("admin",))),
+                Route(PREFIX + "/review/decide", self._acting(reviewing.decide), methods=["POST"]),
                 Route(PREFIX + "/operations", self._viewing(operating.overview, ("admin",))),
                 Route(PREFIX + "/audit", self._viewing(operating.audit, ("admin",))),
                 Route(PREFIX + "/audit.jsonl", self._viewing(operating.export, ("admin",))),
@@ -193,7 +198,8 @@ class Console:
                 if isinstance(answered, Response):
                     return answered
                 template, values = answered
-                response = page(template, {**self._frame(desk, request), **values})
+                waiting = await self._waiting(desk, request)
+                response = page(template, {**self._frame(desk, request), "waiting": waiting, **values})
             except ToolRefused as refused:
                 response = self._problem(refused.code, refused.message, refused.status, desk, request)
             except MyriaError as error:
@@ -270,7 +276,17 @@ class Console:
             "path": request.url.path,
             "form_token": desk.visitor.form_token(),
             "is_part": request.headers.get("hx-request") == "true",
+            "waiting": 0,
         }
+
+    async def _waiting(self, desk: Desk, request: Request) -> int:
+        """Return how many notes wait for a review; 0 for who may not know, and while the database is away."""
+        if not desk.is_admin or request.headers.get("hx-request") == "true":
+            return 0
+        try:
+            return await self._review.waiting(desk.principal.tenant)
+        except MyriaError:
+            return 0
 
     def _problem(self, code: str, message: str, status: int, desk: Desk, request: Request) -> Response:
         values = {**self._frame(desk, request), "code": code, "message": message}

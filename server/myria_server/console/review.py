@@ -1,0 +1,101 @@
+"""The review of notes that a policy holds back: what waits, why, and what would change; and deciding about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from myria.errors import InvalidArgument, MyriaError
+from myria.notes.kinds import policies
+from myria.settings import Settings
+from myria_server.console.desk import Desk, Json
+from myria_server.console.visitors import PREFIX
+from myria_server.console.wording import differences
+
+_PAGE = 20
+_DECIDED = 10
+_PICK = "pick_"
+"""Before the id of a note, the name of its checkbox."""
+
+DECISIONS: Mapping[str, str] = {"approve": "approved", "refuse": "refused", "hold": "taken back"}
+
+
+class ReviewPages:
+    """The page, for administrators alone, since it is about notes of every group of people.
+
+    Args:
+        settings: those of review tell whether anything is held at all.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        review = settings.review
+        self._holds = bool(review.kinds or review.sources or review.confidence_below)
+
+    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show the held snapshot, the notes that wait, with their evidence, and what was decided lately."""
+        parameters = request.query_params
+        search = {"kind": parameters.get("kind", ""), "participant": parameters.get("participant", "").strip()}
+        page = await desk.call("list_held_notes", limit=_PAGE, cursor=parameters.get("cursor"), **search)
+        decided = await desk.call(
+            "list_held_notes", state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search
+        )
+        return "review.html", {
+            "holds": self._holds,
+            "status": await desk.call("get_snapshot_status"),
+            "search": search,
+            "kinds": tuple(policies()),
+            "notes": [_shown(desk, note) for note in page["under_review"]],
+            "next_cursor": page["next_cursor"],
+            "decided": [_shown(desk, note) for note in decided["under_review"]],
+            "next_before": decided["next_cursor"],
+            "later": bool(parameters.get("cursor") or parameters.get("before")),
+            "done": DECISIONS.get(parameters.get("done", "")),
+            "count": parameters.get("count", "")[:4],
+        }
+
+    async def decide(
+        self, desk: Desk, _request: Request, form: Mapping[str, str]
+    ) -> str | tuple[str, Mapping[str, Any]]:
+        """Decide about the notes that a form has chosen; show those about which nothing was decided, and why.
+
+        The form sent again changes nothing more.
+
+        Raises:
+            InvalidArgument: no note is chosen, or there is no such decision.
+        """
+        decision = form.get("decision", "")
+        note_ids = [name.removeprefix(_PICK) for name in form if name.startswith(_PICK)]
+        if form.get("note"):
+            note_ids = [form["note"]]
+        if not note_ids:
+            raise InvalidArgument("Choose a note first: tick the box before it.", field="note")
+        answer = await desk.call(
+            "decide_notes", note_ids=note_ids, decision=decision, reason=form.get("reason", "").strip()
+        )
+        refused = [note for note in answer["decided"] if note.get("error")]
+        if refused:
+            return "review_refused.html", {"refused": refused, "changed": answer["changed"], "did": DECISIONS[decision]}
+        return f"{PREFIX}/review?done={decision}&count={len(note_ids)}"
+
+
+def _shown(desk: Desk, note: Json) -> Json:
+    """Return a note with its words against those that it replaces, and as whom its events may be opened."""
+    text = note.get("text")
+    for other in note["replaces"]:
+        other["parts"] = None if text is None or "text" not in other else differences(other["text"], text)
+    return note | {"opened_as": _opened_as(desk, note.get("participants"))}
+
+
+def _opened_as(desk: Desk, participants: list[str] | None) -> list[str] | None:
+    """Return as whom the visitor may open events of these people; None where it may not."""
+    if participants is None or "read" not in desk.principal.roles:
+        return None
+    for names in (None, tuple(participants)):
+        try:
+            if desk.principal.asking(names).sees(participants):
+                return list(names or ())
+        except MyriaError:
+            continue
+    return None

@@ -1,0 +1,151 @@
+"""The page on which a reviewer looks at held notes, and decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from myria.log.limits import MAX_REASON
+from myria.settings import ConsoleSettings, ReviewSettings, Settings
+from tests.console.conftest import LOCAL, Browser, elements, text_of
+from tests.server.test_review import ask
+from tests.server.wire import Served, event
+from tests.support import builds
+from tests.support.postgres import Database
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(console=ConsoleSettings(enabled=True), review=ReviewSettings(kinds=("decision",)))
+
+
+async def _hold(served: Served, content: str, **more: Any) -> str:
+    kept = await ask(served, "remember", content=content, type="decision", **more)
+    note_id: str = kept["id"]
+    return note_id
+
+
+async def _recalled(served: Served) -> list[str]:
+    answer = await ask(served, "recall", text="kiln", agentId="fern")
+    return sorted(note["content"] for note in answer["fragments"])
+
+
+async def test_a_note_is_shown_with_its_reasons_and_approved(served: Served, browser: Browser) -> None:
+    """Who said it, which rule holds it, what was said before, and its words against the note that it would replace."""
+    old = await ask(served, "remember", content="The kiln opens on Friday", agentId="fern", sessionId="s", type="fact")
+    note_id = await _hold(
+        served, "The kiln opens on Monday", supersedes=[old["id"]], agentId="fern", sessionId="s", source="mail"
+    )
+    page = await browser.get("/console/review")
+    text = text_of(page.text)
+    for part in ("said by fern", "review.kinds=decision", "source mail", "would replace", "What was said before"):
+        assert part in text
+    assert "<del>Friday</del><ins>Monday</ins>" in page.text
+    assert "Review 1 waiting" in text_of((await browser.get("/console/ask")).text)
+    evidence = next(
+        attributes["href"] or ""
+        for tag, attributes in elements(page.text.partition("What was said before")[2])
+        if tag == "a"
+    )
+    assert "The kiln opens on Friday" in text_of((await browser.client.get(evidence)).text)
+
+    done = await browser.submit(
+        page, "/console/review/decide", {f"pick_{note_id}": "on", "decision": "approve", "reason": "agreed"}
+    )
+    assert "1 note approved" in text_of(done.text)
+    assert "agreed" in text_of(done.text)
+    assert await _recalled(served) == ["The kiln opens on Monday"]
+    taken_back = await browser.submit(
+        await browser.get("/console/review"), "/console/review/decide", {"note": note_id, "decision": "hold"}
+    )
+    assert "1 note taken back" in text_of(taken_back.text)
+    assert await _recalled(served) == ["The kiln opens on Friday"]
+
+
+async def test_many_are_refused_with_one_reason(served: Served, browser: Browser) -> None:
+    """Those chosen, and no other; the form sent again changes nothing; what was decided meanwhile is told."""
+    ids = [await _hold(served, f"We decided on kiln {number}") for number in range(3)]
+    page = await browser.get("/console/review")
+    fields = {f"pick_{ids[0]}": "on", f"pick_{ids[1]}": "on", "decision": "refuse", "reason": "no"}
+    for _ in range(2):
+        assert "2 notes refused" in text_of((await browser.submit(page, "/console/review/decide", fields)).text)
+    listed = await ask(served, "list_held_notes")
+    assert [note["note_id"] for note in listed["under_review"]] == ids[2:]
+    late = await browser.submit(
+        page, "/console/review/decide", {**fields, f"pick_{ids[2]}": "on", "decision": "approve"}
+    )
+    assert "About 2 notes nothing was decided; 1 was approved" in text_of(late.text)
+    assert "note_decided" in text_of(late.text)
+
+
+async def test_a_form_that_chooses_nothing_or_nonsense_is_told_so(served: Served, browser: Browser) -> None:
+    """No page breaks, and nothing is decided."""
+    note_id = await _hold(served, "We decided on the kiln")
+    page = await browser.get("/console/review")
+    picked = {f"pick_{note_id}": "on"}
+    for fields in (
+        {"decision": "approve"},
+        {**picked, "decision": "no"},
+        picked,
+        {"pick_": "on", "decision": "approve"},
+        {"pick_a\0b": "on", "decision": "approve"},
+        {"note": "x" * 10_000, "decision": "approve"},
+        {**picked, "decision": "approve", "reason": "x" * (MAX_REASON + 1)},
+        {**picked, "decision": "approve", "reason": "a\0b"},
+    ):
+        answer = await browser.submit(page, "/console/review/decide", fields)
+        assert answer.status_code < 500
+        assert "problem" in answer.text
+    for parameters in ({"cursor": "x"}, {"before": "review:x"}, {"kind": "\0"}, {"participant": "x" * 9_999}):
+        assert (await browser.get("/console/review", **parameters)).status_code in (400, 422)
+    assert len((await ask(served, "list_held_notes"))["under_review"]) == 1
+
+
+async def test_lists_have_pages_and_filters(served: Served, browser: Browser) -> None:
+    """The next page is one link away, and a filter that fits nothing says so."""
+    for number in range(22):
+        await _hold(served, f"We decided on kiln {number}.")
+    page = await browser.get("/console/review")
+    assert "We decided on kiln 21." in page.text
+    assert "We decided on kiln 1." not in page.text
+    older = page.text.partition(">Earlier ones<")[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert "We decided on kiln 1." in (await browser.client.get(older)).text
+    assert "No note that waits fits" in text_of((await browser.get("/console/review", kind="fact")).text)
+    assert "kiln 21" in (await browser.get("/console/review", kind="decision")).text
+
+
+async def test_hostile_notes_are_text(served: Served, browser: Browser) -> None:
+    """Markup in what is said, by whom, and why it is decided, makes no element."""
+    hostile = '<img src=x onerror="alert(1)">\u202e<script>alert(2)</script>'
+    note_id = await _hold(served, f"We decided {hostile}", source=hostile, agentId="<b>fern</b>")
+    page = await browser.get("/console/review")
+    done = await browser.submit(
+        page, "/console/review/decide", {f"pick_{note_id}": "on", "decision": "refuse", "reason": hostile}
+    )
+    for shown in (page, done):
+        assert not [tag for tag, _ in elements(shown.text) if tag in ("img", "b")]
+        assert "onerror" not in str([attributes for _, attributes in elements(shown.text)])
+
+
+async def test_a_held_snapshot_is_named_with_its_pages(served: Served, browser: Browser, database: Database) -> None:
+    """It leads to the pages that publish or discard it."""
+    await served.call("append_events", {"events": [event(str(n), text=f"the kiln {n}") for n in range(4)]})
+    held = (await builds.build(database, hold=True)).snapshot_id or ""
+    page = await browser.get("/console/review")
+    assert held in page.text
+    assert f"/console/changes/publish?snapshot={held}" in page.text
+
+
+class TestWithoutPolicy:
+    """Nothing is held where no policy is set."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        return LOCAL
+
+    async def test_the_page_says_how_to_switch_it_on(self, browser: Browser) -> None:
+        """It names the three settings."""
+        text = text_of((await browser.get("/console/review")).text)
+        for name in ("review.kinds", "review.sources", "review.confidence_below"):
+            assert name in text
