@@ -272,7 +272,8 @@ class Console:
         """Return the values that the frame of every page needs."""
         return {
             "desk": desk,
-            "names": desk.names,
+            # Every link repeats them, so a page that refuses too many holds none.
+            "names": desk.names if _are_short(desk.names) else (),
             "path": request.url.path,
             "form_token": desk.visitor.form_token(),
             "is_part": request.headers.get("hx-request") == "true",
@@ -346,10 +347,14 @@ class Console:
         return self._problem(PathNotFound.code, message, PathNotFound.http_status, desk, request)
 
 
+def _are_short(names: Sequence[str]) -> bool:
+    return sum(map(len, names)) <= MAX_NAMES_CHARACTERS
+
+
 def _need_short_address(desk: Desk, request: Request) -> None:
     if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
         raise InvalidArgument(f"A page takes {MAX_QUERY_BYTES:,} bytes of fields. Ask for less, or use a tool.")
-    if sum(map(len, desk.names)) > MAX_NAMES_CHARACTERS:
+    if not _are_short(desk.names):
         message = f"A page asks as names of {MAX_NAMES_CHARACTERS} characters together. Name fewer, or use a tool."
         raise InvalidArgument(message, field="as")
 
