@@ -202,7 +202,9 @@ def _refusal(outcome: str, key_id: str) -> MyriaError:
         case "replaced":
             return InvalidArgument(f"the key {key_id} was rotated already; rotate the one that replaces it")
         case "exists":
-            return InvalidArgument("This form has made its key already. Open it again to make another.")
+            return InvalidArgument(
+                "This form has made its key already. It was shown then; if nobody saw it, revoke it and make another."
+            )
         case "many":
             message = f"This tenant has {MOST_KEYS} keys, as many as its administrators may make. Revoke some first."
             return QuotaExceeded(message, limit="keys", value=MOST_KEYS)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from myria.access import journal
+from myria.db.clock import rfc3339_of
 from myria.db.queries import sql
 from myria.errors import MyriaError
 from myria.memory import Memory
@@ -41,19 +42,17 @@ class OperationsPages:
         except MyriaError as error:
             problem = error
         status: Json | None = None
-        quotas: Json = {}
-        tokens: Json = {}
+        in_use: Json | None = None
         if problem is None:
             status = await desk.call("get_snapshot_status")
             async with memory.database.read(tenant) as connection:
-                quotas = dict(await connection.fetchrow(sql("access.quotas"), tenant) or {})
-                tokens = dict(await connection.fetchrow(sql("access.model_tokens"), tenant) or {})
+                row = await connection.fetchrow(sql("access.tenant_in_use"), tenant)
+            in_use = None if row is None else self._with_defaults(dict(row))
         return "operations.html", {
             "version": version("myria"),
             "problem": problem,
             "status": status,
-            "quotas": quotas,
-            "tokens": tokens,
+            "tenant": in_use,
             "embeddings": memory.embeddings,
             "settings": self._settings_in_force(),
         }
@@ -92,6 +91,16 @@ class OperationsPages:
         return await journal.entries_for(
             self._memory.appending, desk.principal.proof, sought=sought, before=before, limit=limit
         )
+
+    def _with_defaults(self, tenant: Json) -> Json:
+        """Return what a tenant uses and may: where its row does not say, the settings do."""
+        defaults = {
+            "events_per_s": self._settings.auth.tenant_events_per_s,
+            "bytes_stored": self._settings.auth.tenant_bytes_stored,
+            "model_tokens_per_day": self._settings.llm.tenant_tokens_per_day,
+        }
+        limits = {name: default if tenant[name] is None else tenant[name] for name, default in defaults.items()}
+        return {**tenant, **limits, "created_at": rfc3339_of(tenant["created_at"])}
 
     def _settings_in_force(self) -> list[Json]:
         """Return every setting with its value, and whether that is the default; those that were changed come first."""

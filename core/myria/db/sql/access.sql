@@ -20,6 +20,9 @@ ORDER BY wanted.place;
 -- name: console_sign_in
 SELECT myria.console_sign_in($1, $2, $3, $4, $5, $6);
 
+-- name: console_keep_token
+SELECT myria.console_keep_token($1, $2, $3, $4, $5, $6, $7);
+
 -- name: console_sign_out
 SELECT myria.console_sign_out($1, $2);
 
@@ -51,6 +54,15 @@ SELECT t.tenant_id, t.created_at, t.suspended_at, t.suspended_reason, t.deleting
 FROM myria.tenants t LEFT JOIN myria.active_snapshots a ON a.tenant_id = t.tenant_id
 WHERE $1::text IS NULL OR t.tenant_id = $1
 ORDER BY t.tenant_id;
+
+-- name: tenant_in_use
+-- What one tenant uses, and may use where its row says so, for its administrators.
+SELECT t.created_at, t.events_per_s, t.bytes_stored, t.concurrent_builds, t.model_tokens_per_day,
+       (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z WHERE z.tenant_id = t.tenant_id) AS stored,
+       (SELECT count(*) FROM myria.builds b WHERE b.tenant_id = t.tenant_id AND b.finished_at IS NULL) AS builds,
+       coalesce((SELECT u.tokens FROM myria.model_uses u
+                 WHERE u.tenant_id = t.tenant_id AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date), 0) AS model_tokens
+FROM myria.tenants t WHERE t.tenant_id = $1;
 
 -- name: quotas
 -- What one tenant may use and what is taken out of its payloads, where its row says so, and how many bytes it stores.
