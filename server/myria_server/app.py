@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
@@ -23,11 +24,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from myria.access.addresses import Proxies
 from myria.access.console_sessions import ConsoleSessions
 from myria.access.grants import Grants
-from myria.access.issuers import load_issuers
+from myria.access.issuers import Issuer, load_issuers
 from myria.access.journal import Journal
 from myria.access.key_cache import KeyCache
-from myria.access.limits import CredentialLimits, Failures
+from myria.access.limits import CredentialLimits, Failures, Rates
 from myria.access.principal import ApiName, local_principal
+from myria.access.vault import opened_secrets
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Profile, Settings, variable_of
@@ -35,6 +37,7 @@ from myria_server.api.memtrace.openapi import rest_documents
 from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
 from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_apis
 from myria_server.console.app import Console
+from myria_server.console.signing_in import CALLBACK, IssuerSignIn
 from myria_server.console.visitors import PREFIX as CONSOLE_PREFIX
 from myria_server.console.visitors import Visitors
 from myria_server.http.admission import Access, Admission
@@ -48,7 +51,8 @@ from myria_server.http.exchange import ServedApi
 from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.http.health import Health
 from myria_server.http.hosts import HostCheck, HostCheckBeside, HostList
-from myria_server.http.jwt_tokens import Tokens
+from myria_server.http.jwt_tokens import Resource, Tokens
+from myria_server.http.oauth_client import IssuerClient
 from myria_server.http.resource import ProtectedResource
 from myria_server.http.rest import PlainCallEndpoint, RestEndpoint
 from myria_server.http.sse import MESSAGE_PATH, STREAM_PATH, LegacyTransport, idle_stream, refuse_legacy
@@ -124,6 +128,8 @@ class _Credentials:
 
     authentication: Authentication
     key_cache: KeyCache | None = None
+    issuers: tuple[Issuer, ...] = ()
+    tokens: Tokens | None = None
     routes: list[Route] = field(default_factory=list)
     work: list[_BackgroundWork] = field(default_factory=list)
 
@@ -231,6 +237,7 @@ def build_app(
             credentials=credentials,
             limits=limits,
             limiter=limiter,
+            ticks=ticks,
             readiness=readiness,
         )
         refusing = ServedApi(toolbox=toolboxes["core"], body_bytes=0, refuses="error")
@@ -291,30 +298,79 @@ def _console(
     credentials: _Credentials,
     limits: CredentialLimits,
     limiter: FailureLimiter,
+    ticks: Callable[[], float],
     readiness: Readiness,
 ) -> Console:
     """Return the console over toolboxes with the tools of every profile."""
     public_url = settings.auth.public_url or ""
+    is_secure = public_url.startswith("https:") or settings.mcp.scheme == "https"
+    sessions = ConsoleSessions(
+        memory.appending, lifetime_s=settings.console.session_s, most=settings.console.sessions_per_key
+    )
+    sign_ins = Rates(
+        settings.auth.sign_ins_per_minute,
+        limit="sign_ins_per_minute",
+        message="You signed in too often within a minute. Wait a little.",
+        ticks=ticks,
+    )
     visitors = Visitors(
         local=credentials.authentication if credentials.key_cache is None else None,
         key_cache=credentials.key_cache,
-        sessions=ConsoleSessions(
-            memory.appending, lifetime_s=settings.console.session_s, most=settings.console.sessions_per_key
-        ),
+        sessions=sessions,
         limiter=limiter,
         session_s=settings.console.session_s,
-        per_minute=settings.auth.sign_ins_per_minute,
-        is_secure=public_url.startswith("https:") or settings.mcp.scheme == "https",
+        sign_ins=sign_ins,
+        tokens=credentials.tokens,
+        is_secure=is_secure,
     )
+    issuer_sign_in: IssuerSignIn | None = None
+    if credentials.tokens is not None and any(issuer.console is not None for issuer in credentials.issuers):
+        issuer_sign_in = IssuerSignIn(
+            _issuer_clients(settings, credentials.issuers, public_url, ticks=ticks),
+            tokens=credentials.tokens,
+            sessions=sessions,
+            limiter=limiter,
+            answers=Rates(
+                settings.auth.failures_per_minute,
+                limit="failures_per_minute",
+                message="Too many sign-ins came from this address within a minute. Wait a little.",
+                ticks=ticks,
+            ),
+            sign_ins=sign_ins,
+            is_secure=is_secure,
+        )
     return Console(
         memory,
         settings,
         toolboxes=toolboxes,
         visitors=visitors,
+        issuer_sign_in=issuer_sign_in,
         limits=limits,
         limiter=limiter,
         is_leaving=lambda: readiness.draining,
     )
+
+
+def _issuer_clients(
+    settings: Settings, issuers: Sequence[Issuer], public_url: str, *, ticks: Callable[[], float]
+) -> dict[str, IssuerClient]:
+    """Return a client of each issuer at which people sign in to the console, by the issuer's name.
+
+    Raises:
+        ConfigurationError: a client's secret is not where the file of issuers says.
+    """
+    kept = opened_secrets(settings.secrets)
+    return {
+        issuer.name: IssuerClient(
+            issuer,
+            issuer.console.secret(os.environ, kept),
+            redirect_uri=public_url + CONSOLE_PREFIX + CALLBACK,
+            resource=public_url + CONSOLE_PREFIX,
+            ticks=ticks,
+        )
+        for issuer in issuers
+        if issuer.console is not None
+    }
 
 
 def _accept_keys_and_tokens(
@@ -336,10 +392,14 @@ def _accept_keys_and_tokens(
     resource = ProtectedResource(auth.public_url, issuers, own=auth.server, apis=served)
     tokens = None
     if issuers:
-        tokens = Tokens(issuers, key_cache, resource.urls, appends_for_anyone=appends_for_anyone, now=now, ticks=ticks)
+        resources: dict[Resource, str] = {"console": auth.public_url + CONSOLE_PREFIX}
+        resources.update(resource.urls.items())
+        tokens = Tokens(issuers, key_cache, resources, appends_for_anyone=appends_for_anyone, now=now, ticks=ticks)
     credentials = _Credentials(
         authentication=KeysAndTokens(key_cache, tokens, resource),
         key_cache=key_cache,
+        issuers=issuers,
+        tokens=tokens,
         routes=resource.routes(),
         work=[key_cache.run, *(keys.run for keys in (tokens.key_sets if tokens else ()))],
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from myria.access.issuers import load_issuers
+from myria.access.issuers import ConsoleClient, load_issuers
+from myria.access.vault import Secrets
 from myria.errors import ConfigurationError
 from myria.settings import Settings
 
@@ -57,6 +59,9 @@ def test_an_entry_needs_little(tmp_path: Path) -> None:
         ({"jwks_uri": "http://10.0.0.1/keys"}, "issuers[0].jwks_uri"),
         ({"jwks_uri": "https://"}, "issuers[0].jwks_uri"),
         ({"leeway_s": 301}, "issuers[0].leeway_s"),
+        ({"console": {}}, "issuers[0].console.client_id"),
+        ({"console": {"client_id": "a", "scopes": ["a b"]}}, "issuers[0].console.scopes[0]"),
+        ({"console": {"client_id": "a", "token_endpoint": "http://10.0.0.1/"}}, "issuers[0].console.token_endpoint"),
         ({"tenant": {"always": ["*"]}}, "issuers[0].tenant"),
         ({"tenant": {"always": ["a", "b"]}}, "issuers[0].tenant"),
         ({"tenant": {"always": ["a"], "claim": "org"}}, "issuers[0].tenant"),
@@ -114,3 +119,26 @@ def test_settings_of_issuers_hold_together(settings: dict[str, Any]) -> None:
     """Tokens count beside keys only, and for an address that clients can reach."""
     with pytest.raises(ConfigurationError, match=r"auth\."):
         Settings.load(environ={}, overrides=settings).auth.require_servable()
+
+
+def test_a_secret_of_the_console_is_named_not_written(tmp_path: Path) -> None:
+    """It comes from a variable, a file, or what is kept sealed; what is not there is named."""
+    (tmp_path / "secret").write_text("of a file\n")
+    kept = Secrets({("default", "login"): "sealed", ("team", "login"): "of a tenant"})
+    found = {
+        "${LOGIN}": "of a variable",
+        f"${{file:{tmp_path}/secret}}": "of a file",
+        "${secret:login}": "sealed",
+        "${secret:team/login}": "of a tenant",
+    }
+    for named, secret in found.items():
+        assert ConsoleClient(client_id="a", client_secret=named).secret({"LOGIN": "of a variable"}, kept) == secret
+    assert ConsoleClient(client_id="a").secret({}, kept) is None
+    for named in ("${NOWHERE}", f"${{file:{tmp_path}/nowhere}}", "${secret:nowhere}"):
+        with pytest.raises(ConfigurationError, match=re.escape(named)):
+            ConsoleClient(client_id="a", client_secret=named).secret({}, kept)
+    written = {**ENTRY, "console": {"client_id": "a", "client_secret": "hunter2"}}
+    with pytest.raises(ConfigurationError) as refused:
+        load_issuers(write(tmp_path, {"issuers": [written]}))
+    assert "must say where it is" in refused.value.message
+    assert "hunter2" not in refused.value.message

@@ -75,6 +75,9 @@ class RunningIssuer:
             def do_GET(self) -> None:
                 outer._answer(self)
 
+            def do_POST(self) -> None:
+                outer._answer(self)
+
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""
 

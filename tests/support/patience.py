@@ -87,7 +87,7 @@ def be_patient() -> None:
     """
     from myria.access import grants, key_cache
     from myria.erasure import pace
-    from myria_server.http import keysets
+    from myria_server.http import keysets, oauth_client
 
     for made, longer in _LONGER.items():
         _let_default(made, longer)
@@ -99,6 +99,7 @@ def be_patient() -> None:
         (grants, "_STATEMENT_S", OF_MYRIA_S),
         (key_cache, "_STATEMENT_S", OF_MYRIA_S),
         (keysets, "FETCH_S", OF_MYRIA_S),
+        (oauth_client, "ANSWER_S", OF_MYRIA_S),
         (pace, "REST_RATIO", 0.0),
     ):
         assert hasattr(module, name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from myria.access.principal import MAX_PATTERNS, ApiName, Role, checked_pattern
 from myria.access.tenants import checked_tenant
+from myria.access.vault import Secrets
 from myria.errors import ConfigurationError, MyriaError
 from myria.log.scopes import canonical_participants
 from myria.settings.yaml_files import read_yaml
@@ -101,12 +103,68 @@ class Granted(_OfClaim, Generic[Name]):
         return self
 
 
+class ConsoleClient(_Strict):
+    """The console as a client of an authorization server, so that people sign in there (code flow with PKCE).
+
+    `client_secret` says where a confidential client's secret is: `${NAME}` a variable, `${file:/path}` a file, or
+    `${secret:NAME}` one that is kept sealed. Both addresses come from the server's metadata, unless they are here.
+    """
+
+    client_id: _Text
+    client_secret: Annotated[str, Field(max_length=500)] | None = None
+    scopes: Annotated[tuple[Annotated[str, Field(pattern=r"^[!#-\[\]-~]{1,200}$")], ...], Field(max_length=50)] = ()
+    authorization_endpoint: Annotated[str, Field(max_length=2000)] | None = None
+    token_endpoint: Annotated[str, Field(max_length=2000)] | None = None
+
+    @field_validator("authorization_endpoint", "token_endpoint")
+    @classmethod
+    def _is_safe(cls, url: str | None) -> str | None:
+        return _checked_url(url)
+
+    @field_validator("client_secret")
+    @classmethod
+    def _is_elsewhere(cls, reference: str | None) -> str | None:
+        if reference is not None and not re.fullmatch(r"\$\{(file:|secret:)?[^{}]+\}", reference):
+            raise ValueError("must say where it is: ${NAME}, ${file:/path} or ${secret:NAME}")
+        return reference
+
+    @property
+    def is_openid(self) -> bool:
+        """Whether it asks who signs in (OpenID Connect), so that an ID token must come and name this sign-in."""
+        return "openid" in self.scopes
+
+    def secret(self, environ: Mapping[str, str], kept: Secrets) -> str | None:
+        """Return the secret; None for a public client.
+
+        Raises:
+            ConfigurationError: it is not where `client_secret` says.
+        """
+        if self.client_secret is None:
+            return None
+        reference = self.client_secret[2:-1]
+        found: str | None = None
+        if reference.startswith("file:"):
+            with suppress(OSError, UnicodeDecodeError):
+                found = Path(reference.removeprefix("file:")).read_text(encoding="utf-8").strip()
+        elif reference.startswith("secret:"):
+            found = kept.get(reference.removeprefix("secret:"))
+        else:
+            found = environ.get(reference)
+        if not found:
+            raise ConfigurationError(
+                f"auth.issuers_file: no secret of the client {self.client_id} is at {self.client_secret}.",
+                field="auth.issuers_file",
+            )
+        return found
+
+
 class Issuer(_Strict):
     """One authorization server, and what its tokens stand for.
 
     Histories and limits use `name`; `issuer` is the exact value of `iss`. Its keys are at `jwks_uri`, or where its
     metadata (RFC 8414, OpenID Connect Discovery) says. `audiences` are values of `aud` that every API accepts; without
-    them, a token must be issued for the address of the API at which it is used.
+    them, a token must be issued for the address of the API at which it is used. `console` lets people sign in to the
+    console there.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
@@ -126,13 +184,12 @@ class Issuer(_Strict):
     faces: Granted[ApiName] = Granted[ApiName](always=("core",))
     requests_per_s: Annotated[float, Field(gt=0)] | None = None
     concurrency: Annotated[int, Field(gt=0)] | None = None
+    console: ConsoleClient | None = None
 
     @field_validator("issuer", "jwks_uri")
     @classmethod
     def _is_safe(cls, url: str | None) -> str | None:
-        if url is not None and not is_safe_url(url):
-            raise ValueError("must be an https:// address without user, query or fragment; http:// on loopback alone")
-        return url
+        return _checked_url(url)
 
     @field_validator("tenant")
     @classmethod
@@ -190,6 +247,12 @@ def load_issuers(path: str | Path) -> tuple[Issuer, ...]:
         raise ConfigurationError(
             f"auth.issuers_file {path}: {where or 'the document'}: {text}.", field="auth.issuers_file", at=where
         ) from None
+
+
+def _checked_url(url: str | None) -> str | None:
+    if url is not None and not is_safe_url(url):
+        raise ValueError("must be an https:// address without user, query or fragment; http:// on loopback alone")
+    return url
 
 
 def is_safe_url(url: str) -> bool:

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from myria.access.console_sessions import SealedToken
 from myria.access.principal import Principal, Proof
-from myria.access.secrets import MadeKey, parse_credential, parse_session
+from myria.access.secrets import MadeKey, MadeSession, parse_credential
 from myria.access.tenants import checked_tenant
 from myria.db.database import Database
 from myria.db.queries import sql
@@ -55,10 +56,10 @@ _STATEMENT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The verdict on a key's text, as of an epoch: a principal, or the error that refuses it."""
+    """The verdict on a key's text, as of an epoch: a principal, a session's token, or the error that refuses it."""
 
     epoch: int
-    answer: Principal | MyriaError
+    answer: Principal | SealedToken | MyriaError
     expires_at: float | None = None
 
 
@@ -111,21 +112,23 @@ class KeyCache:
         made = parse_credential(text)
         if made is None:
             raise CredentialInvalid("this is no key of Myria; it reads myr_<id>_<secret>")
-        return await self._principal_of(text, made)
+        answer = await self._verdict(text, made)
+        if isinstance(answer, SealedToken):  # kept by sessions alone, which are no credentials
+            raise CredentialInvalid("this key is not known, or is not whole")
+        return answer
 
-    async def signed_in(self, session: str) -> Principal:
-        """Return the principal of a session of the console: that of the key with which somebody signed in.
+    async def signed_in(self, session: MadeSession) -> Principal | SealedToken:
+        """Return what a session of the console stands for.
+
+        That is the principal of the key with which somebody signed in, or the issuer's token that is to be verified.
 
         Raises:
-            CredentialInvalid: it is malformed, unknown, expired or ended, or its key is.
+            CredentialInvalid: it is unknown, expired or ended, or its key is.
             TenantSuspended, DatabaseUnavailable, Overloaded: as `principal`.
         """
-        made = parse_session(session)
-        if made is None:
-            raise CredentialInvalid("this is no session of the console; sign in again")
-        return await self._principal_of(session, made)
+        return await self._verdict(session.text, session)
 
-    async def _principal_of(self, text: str, made: MadeKey) -> Principal:
+    async def _verdict(self, text: str, made: MadeKey) -> Principal | SealedToken:
         if self._ticks() - self._read_at > FRESH_S:
             await self._read_epoch()
         text_digest = hashlib.sha256(text.encode()).digest()
@@ -220,7 +223,7 @@ class KeyCache:
                 continue
             for (text_digest, (_, answer)), entry in zip(batch.items(), entries, strict=True):
                 del self._waiting[text_digest]
-                is_good = isinstance(entry.answer, Principal)
+                is_good = not isinstance(entry.answer, MyriaError)
                 (self._refused if is_good else self._accepted).pop(text_digest, None)
                 _remember(self._accepted if is_good else self._refused, text_digest, entry)
                 answer.set_result(entry)
@@ -234,19 +237,23 @@ class KeyCache:
             raise DatabaseUnavailable("the keys cannot be looked at now; retry")
         return rows
 
-    def _answer(self, entry: _Known) -> Principal:
-        """Return the principal of a verdict, or raise its refusal; also refuse a key that has expired since."""
-        if not isinstance(entry.answer, Principal):
+    def _answer(self, entry: _Known) -> Principal | SealedToken:
+        """Return what a verdict grants, or raise its refusal; also refuse a key or session that has expired since."""
+        if isinstance(entry.answer, MyriaError):
             raise entry.answer.with_traceback(None)  # else the kept error would grow by a frame with each request
         if entry.expires_at is not None and self._now() >= entry.expires_at:
             raise CredentialInvalid("this key has expired; make a new one", reason="expired")
-        if entry.answer.credential is not None:
+        if isinstance(entry.answer, Principal) and entry.answer.credential is not None:
             self._used_keys[entry.answer.tenant].add(entry.answer.credential)
         return entry.answer
 
     def _judged(self, row: asyncpg.Record, made: MadeKey) -> _Known:
         """Return the verdict on a key, from its row."""
         epoch, expires_at = row["epoch"], row["expires_at"]
+        if row["sealed_token"] is not None:
+            if row["sealed_ended_at"] is not None:
+                return _Known(epoch, CredentialInvalid("this session has ended; sign in again", reason="revoked"))
+            return _Known(epoch, SealedToken(row["sealed_token"]), row["sealed_until"].timestamp())
         if row["key_id"] is None:
             return _Known(epoch, CredentialInvalid("this key is not known, or is not whole"))
         if row["revoked_at"] is not None:

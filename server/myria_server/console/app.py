@@ -19,6 +19,7 @@ from myria.access.limits import CredentialLimits
 from myria.access.principal import ApiName, Role
 from myria.db.fairness import caller
 from myria.errors import (
+    AccessError,
     CredentialInvalid,
     CredentialMissing,
     DeadlineExceeded,
@@ -46,6 +47,7 @@ from myria_server.console import (
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.names import PICKERS, names_offered
 from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
+from myria_server.console.signing_in import CALLBACK, IssuerSignIn
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
 from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.mcp.toolbox import Toolbox
@@ -81,6 +83,7 @@ class Console:
     Args:
         toolboxes: by API, with the tools of every profile.
         limits: what credentials may use; pages count as requests to an API do.
+        issuer_sign_in: signs visitors in through issuers.
         is_leaving: tells whether this process shuts down, so that no stream holds it up.
     """
 
@@ -91,6 +94,7 @@ class Console:
         *,
         toolboxes: Mapping[ApiName, Toolbox],
         visitors: Visitors,
+        issuer_sign_in: IssuerSignIn | None,
         limits: CredentialLimits,
         limiter: FailureLimiter,
         is_leaving: Callable[[], bool],
@@ -98,6 +102,7 @@ class Console:
         self._memory = memory
         self._toolboxes = toolboxes
         self._visitors = visitors
+        self._issuer_sign_in = issuer_sign_in
         self._limits = limits
         self._limiter = limiter
         self._deadline_s = settings.mcp.request_deadline_s
@@ -114,6 +119,8 @@ class Console:
                 Route(PREFIX + "/", _to_start),
                 Route(PREFIX + "/static/{name}", _static),
                 Route(PREFIX + "/sign-in", self._sign_in, methods=["GET", "POST"]),
+                Route(PREFIX + "/sign-in/with/{name}", self._begin_sign_in),
+                Route(PREFIX + CALLBACK, self._finish_sign_in),
                 Route(PREFIX + "/sign-out", self._acting(self._sign_out), methods=["POST"]),
                 Route(PREFIX + "/ask", self._viewing(ask.view)),
                 Route(PREFIX + "/events/{event_id}", self._viewing(events.EventPages(memory).event)),
@@ -303,7 +310,16 @@ class Console:
             if request.headers.get("hx-request") == "true":
                 return Response(status_code=204, headers={"hx-redirect": address})
             return RedirectResponse(address, _SEE_OTHER)
-        return page("sign_in.html", {"place": PREFIX, "problem": error.message}, status=error.http_status)
+        return self._sign_in_page(PREFIX, error)
+
+    def _sign_in_page(self, place: str, error: MyriaError | None = None) -> Response:
+        """Return the page that asks for a key, or leads to an issuer; with what went wrong before."""
+        values = {
+            "place": place,
+            "problem": None if error is None else error.message,
+            "issuers": [] if self._issuer_sign_in is None else self._issuer_sign_in.names,
+        }
+        return page("sign_in.html", values, status=200 if error is None else error.http_status)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page that asks for a key; on POST check the key and begin a session."""
@@ -314,18 +330,46 @@ class Console:
         except MyriaError:  # nobody is signed in yet: that is what this page is for
             pass
         if request.method != "POST":
-            return page("sign_in.html", {"place": place, "problem": None})
+            return self._sign_in_page(place)
         form = await _form(request)
         if form is None or not is_same_origin(request):
-            problem = "This form was not sent by this page. Try again."
-            return page("sign_in.html", {"place": place, "problem": problem}, status=403)
+            return self._sign_in_page(place, AccessError("This form was not sent by this page. Try again."))
         try:
             session = await self._visitors.sign_in(request, form.get("key", "").strip())
         except MyriaError as error:
             await self._limiter.delay(error)
-            return page("sign_in.html", {"place": place, "problem": error.message}, status=error.http_status)
+            return self._sign_in_page(place, error)
         response = RedirectResponse(_place(form.get("next")), _SEE_OTHER)
         self._visitors.set_session(response, session)
+        return response
+
+    async def _begin_sign_in(self, request: Request) -> Response:
+        """Send a browser to an issuer. A link leads here: after a form, `form-action` would stop the browser."""
+        place = _place(request.query_params.get("next"))
+        if self._issuer_sign_in is None:
+            return self._sign_in_page(place, PathNotFound("One signs in with a key here."))
+        try:
+            address, cookie = await self._issuer_sign_in.begin(request.path_params["name"], place)
+        except MyriaError as error:
+            return self._sign_in_page(place, error)
+        response = RedirectResponse(address, _SEE_OTHER)
+        self._issuer_sign_in.set_cookie(response, cookie)
+        return response
+
+    async def _finish_sign_in(self, request: Request) -> Response:
+        """Take an issuer's answer, and begin a session."""
+        if self._issuer_sign_in is None:
+            return self._sign_in_page(PREFIX, PathNotFound("One signs in with a key here."))
+        response: Response
+        try:
+            session, place = await self._issuer_sign_in.finish(request)
+        except MyriaError as error:
+            await self._limiter.delay(error)
+            response = self._sign_in_page(PREFIX, error)
+        else:
+            response = RedirectResponse(_place(place), _SEE_OTHER)
+            self._visitors.set_session(response, session)
+        self._issuer_sign_in.drop_cookie(response)
         return response
 
     async def _sign_out(self, desk: Desk, request: Request, _form: Mapping[str, str]) -> str:

@@ -42,17 +42,17 @@ class OperationsPages:
         except MyriaError as error:
             problem = error
         status: Json | None = None
-        in_use: Json | None = None
+        tenant_uses: Json | None = None
         if problem is None:
             status = await desk.call("get_snapshot_status")
             async with memory.database.read(tenant) as connection:
                 row = await connection.fetchrow(sql("access.tenant_in_use"), tenant)
-            in_use = None if row is None else self._with_defaults(dict(row))
+            tenant_uses = None if row is None else self._with_defaults(dict(row))
         return "operations.html", {
             "version": version("myria"),
             "problem": problem,
             "status": status,
-            "tenant": in_use,
+            "tenant": tenant_uses,
             "embeddings": memory.embeddings,
             "settings": self._settings_in_force(),
         }

@@ -9,23 +9,23 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myria.access.console_sessions import ConsoleSessions
+from myria.access.console_sessions import ConsoleSessions, SealedToken
 from myria.access.key_cache import KeyCache
 from myria.access.limits import Rates
 from myria.access.principal import Principal
-from myria.access.secrets import parse_key
+from myria.access.secrets import parse_key, parse_session
 from myria.errors import AccessError, CredentialInvalid, CredentialMissing
 from myria_server.http.authentication import Authentication
 from myria_server.http.exchange import headers_of
 from myria_server.http.failure_limiter import FailureLimiter
+from myria_server.http.jwt_tokens import Tokens
 
 PREFIX = "/console"
 COOKIE = "myria_console"
@@ -66,7 +66,8 @@ class Visitors:
         local: tells who calls where no credentials are asked for; None where they are.
         key_cache: knows keys and sessions; None where no credentials are asked for.
         session_s: seconds for which a browser keeps its session.
-        per_minute: how often one key may sign in, per minute; None for no limit.
+        sign_ins: how often one key may sign in.
+        tokens: verifies the tokens of issuers that sessions keep; None where there are no issuers.
         is_secure: whether browsers reach this server over TLS, so that the cookie must never travel without it.
     """
 
@@ -78,21 +79,17 @@ class Visitors:
         sessions: ConsoleSessions,
         limiter: FailureLimiter,
         session_s: float,
-        per_minute: float | None,
+        sign_ins: Rates,
+        tokens: Tokens | None,
         is_secure: bool,
-        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._local = local
         self._key_cache = key_cache
         self._sessions = sessions
         self._limiter = limiter
         self._session_s = session_s
-        self._sign_ins = Rates(
-            per_minute,
-            limit="sign_ins_per_minute",
-            message="This key signed in too often within a minute. Wait a little.",
-            ticks=ticks,
-        )
+        self._sign_ins = sign_ins
+        self._tokens = tokens
         self._cookie = f"__Secure-{COOKIE}" if is_secure else COOKIE
         self._is_secure = is_secure
 
@@ -111,8 +108,18 @@ class Visitors:
             return Visitor(principal=principal, secret=secret or secrets.token_urlsafe(24), can_sign_out=False)
         if not secret:
             raise CredentialMissing("sign in first")
-        principal = await self._key_cache.signed_in(secret)
+        session = parse_session(secret)
+        if session is None:
+            raise CredentialInvalid("this is no session of the console; sign in again")
+        found = await self._key_cache.signed_in(session)
+        principal = await self._verified(found.opened(session)) if isinstance(found, SealedToken) else found
         return Visitor(principal=principal, secret=secret, can_sign_out=True)
+
+    async def _verified(self, token: str) -> Principal:
+        """Return the principal of the token that a session keeps: at each request it must be good, as at the APIs."""
+        if self._tokens is None:
+            raise CredentialInvalid("the issuer of this session is not known here any more; sign in again")
+        return await self._tokens.principal(token, "console")
 
     def keep(self, response: Response, visitor: Visitor, request: Request) -> None:
         """Let the browser of a visitor without credentials keep the secret that its forms need."""

@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import jwt
-import orjson
 from jwt.exceptions import PyJWTError
 
-from myria.access.issuers import Issuer, is_safe_url
+from myria.access.issuers import Issuer
 from myria.errors import CredentialInvalid, IssuerUnavailable
+from myria_server.http.issuer_metadata import address_in, fetch_json, metadata_of, trusted_authorities
 
 _log = logging.getLogger(__name__)
-
-DOCUMENT_BYTES = 256 * 1024
-"""Bytes of a key set, or of an issuer's metadata."""
 
 MAX_KEYS = 100
 """Keys of one set; those beyond are left out."""
@@ -42,7 +37,6 @@ MAX_MEMBER = 1400
 """Characters of one number of a key: room for RSA with 8192 bits."""
 
 _POLL_S = 0.5
-_HEADERS = {"accept": "application/json", "accept-encoding": "identity"}  # what is packed could grow without bounds
 _RSA_BITS = range(2048, 8193)
 _KINDS: Mapping[str, tuple[str, str | None]] = {
     **{f"{family}{bits}": ("RSA", None) for family in ("RS", "PS") for bits in (256, 384, 512)},
@@ -157,9 +151,11 @@ class KeySet:
         self.fetches += 1
         self._tried_at = started_at = self._ticks()
         try:
-            async with asyncio.timeout(FETCH_S), httpx.AsyncClient(verify=_certificates()) as client:
-                uri = self._issuer.jwks_uri or await self._discover_uri(client)
-                keys = _read_keys(await _fetch_json(client, uri))
+            async with asyncio.timeout(FETCH_S), httpx.AsyncClient(verify=trusted_authorities()) as client:
+                uri = self._issuer.jwks_uri
+                if uri is None:
+                    uri = address_in(await metadata_of(client, self._issuer), "jwks_uri", self._issuer)
+                keys = _read_keys(await fetch_json(client, uri))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, OSError) as error:
             self._failed = True
             _log.warning(
@@ -172,62 +168,6 @@ class KeySet:
             return
         self._failed = False
         self._keys, self._fetched_at = keys, started_at
-
-    async def _discover_uri(self, client: httpx.AsyncClient) -> str:
-        """Return the address of the key set, read from the issuer's metadata (RFC 8414, else OpenID Connect Discovery).
-
-        Raises:
-            ValueError: no metadata is found, or its address of the keys may not be used.
-        """
-        parts = urlsplit(self._issuer.issuer)
-        origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-        places = (
-            f"{origin}/.well-known/oauth-authorization-server{path}",
-            f"{self._issuer.issuer.rstrip('/')}/.well-known/openid-configuration",
-        )
-        problem: Exception | None = None
-        for place in places:
-            try:
-                document = await _fetch_json(client, place)
-            except (httpx.HTTPError, ValueError) as error:
-                problem = error
-                continue
-            if document.get("issuer") != self._issuer.issuer:
-                raise ValueError(f"{place} speaks for another issuer")
-            uri = document.get("jwks_uri")
-            if not isinstance(uri, str) or not is_safe_url(uri):
-                raise ValueError(f"{place} names no jwks_uri that may be asked")
-            if uri.startswith("http:") and parts.scheme != "http":
-                raise ValueError(f"{place} names a jwks_uri without TLS")
-            return uri
-        raise ValueError(f"no metadata at {' or '.join(places)}") from problem
-
-
-@lru_cache(maxsize=1)
-def _certificates() -> ssl.SSLContext:
-    """Return the authorities that are trusted; reading them takes tens of milliseconds, so once."""
-    return httpx.create_ssl_context()
-
-
-async def _fetch_json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-    """Return the JSON object at an address.
-
-    Raises:
-        httpx.HTTPError: it cannot be had.
-        ValueError: it is too large, or no JSON object.
-    """
-    async with client.stream("GET", url, headers=_HEADERS) as response:
-        if response.status_code != httpx.codes.OK:
-            raise ValueError(f"{url} answered {response.status_code}")
-        body = b""
-        async for part in response.aiter_raw():
-            body += part
-            if len(body) > DOCUMENT_BYTES:
-                raise ValueError(f"{url} answered more than {DOCUMENT_BYTES} bytes")
-    document = orjson.loads(body)
-    if not isinstance(document, dict):
-        raise ValueError(f"{url} is no JSON object")
-    return document
 
 
 def _read_keys(document: Mapping[str, Any]) -> tuple[PublicKey, ...]:
