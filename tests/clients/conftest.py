@@ -17,6 +17,7 @@ import pytest
 from myria_server.api.tools import TOOLS
 from tests.clients import toolchain
 from tests.server.conftest import memory, served, settings
+from tests.support.patience import PATIENCE_S
 
 __all__ = ["memory", "served", "settings"]
 
@@ -108,7 +109,7 @@ class Outside:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            out, err = await asyncio.wait_for(process.communicate(text.encode()), 120)
+            out, err = await asyncio.wait_for(process.communicate(text.encode()), PATIENCE_S)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -127,7 +128,7 @@ class Outside:
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(PATIENCE_S):
                 yield Talking(process)
         finally:
             if process.returncode is None:
