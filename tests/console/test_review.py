@@ -115,6 +115,20 @@ async def test_lists_have_pages_and_filters(served: Served, browser: Browser) ->
     assert "kiln 21" in (await browser.get("/console/review", kind="decision")).text
 
 
+async def test_long_notes_make_short_pages(served: Served, browser: Browser) -> None:
+    """A page keeps within 150 kB, and the next one has the rest."""
+    for number in range(12):
+        await _hold(served, f"We decided on kiln {number}. " + "word " * 1_900)
+    path, seen = "/console/review", 0
+    while path:
+        page = await browser.client.get(path)
+        assert len(page.content) < 150_000
+        seen += page.text.count('type="checkbox"')
+        before = page.text.partition(">Earlier ones<")
+        path = before[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&") if before[1] else ""
+    assert seen == 12
+
+
 async def test_hostile_notes_are_text(served: Served, browser: Browser) -> None:
     """Markup in what is said, by whom, and why it is decided, makes no element."""
     hostile = '<img src=x onerror="alert(1)">\u202e<script>alert(2)</script>'

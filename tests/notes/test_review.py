@@ -12,6 +12,7 @@ import pytest
 
 from myria import errors
 from myria.builds.verify import verify
+from myria.erasure.model import Selection
 from myria.log import transfer
 from myria.log.limits import Limits
 from myria.log.withdrawal.model import Reason
@@ -24,6 +25,7 @@ from myria.notes.model import Amended, Changes, Remembered
 from myria.search.queries import EventNodesQuery
 from myria.settings import ReviewSettings, Settings, TurnsSettings
 from myria.settings.planner import PlannerSettings
+from tests.erasure.test_erasure import PHRASE, erase, traces
 from tests.support.postgres import Database, Databases
 from tests.turns.hosts import Host
 
@@ -364,6 +366,36 @@ async def test_an_export_and_its_import_keep_held_notes_held(desk: Desk, databas
         await there.decide(held.note_id, "approve")
         assert await there.live() == ["We decided on Monday"]
         assert await there.holds_up()
+
+
+async def test_an_erasure_takes_held_notes_and_reasons_that_quote_them(desk: Desk, database: Database) -> None:
+    """Held, refused and approved ones go from every place, and from lists; nothing brings one back."""
+    kept = [await desk.remember(f"We decided {n} on {PHRASE}", key=f"{n} {PHRASE}") for n in range(3)]
+    await desk.decide(kept[1].note_id, "refuse", why=f"no {PHRASE}")
+    await desk.decide(kept[2].note_id, "approve", why=f"a {PHRASE}")
+    assert await traces(database.dsn)
+    receipt = await erase(database.dsn, Selection(notes=tuple(note.note_id for note in kept)))
+    assert receipt.content["rows"]["events"] == 3
+    assert await traces(database.dsn) == []
+    assert await desk.listed("held", "refused", "approved") == []
+    for note in kept:
+        for verdict in ("approve", "hold"):
+            with pytest.raises(errors.NoteNotFound):
+                await desk.decide(note.note_id, verdict)
+    assert await desk.holds_up()
+
+
+async def test_a_decision_while_a_replaced_note_changes(desk: Desk) -> None:
+    """Whoever changes the note meanwhile, the approval replaces what it says then."""
+    old = await desk.remember("The kiln is blue 0", kind="fact")
+    kept = await desk.remember("We decided that it is red", supersedes=[old.note_id])
+    changes = [desk.amend(old.note_id, f"The kiln is blue {number}") for number in range(1, 5)]
+    outcomes = await asyncio.gather(desk.decide(kept.note_id, "approve"), *changes, return_exceptions=True)
+    assert not isinstance(outcomes[0], BaseException)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert all(isinstance(outcome, errors.AlreadySuperseded | errors.NoteNotFound) for outcome in refused)
+    assert await desk.live() == ["We decided that it is red"]
+    assert await desk.holds_up()
 
 
 class TestFacts:

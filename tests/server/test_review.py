@@ -131,6 +131,8 @@ async def test_an_agent_is_told_that_a_note_waits(served: Served) -> None:
     for _ in range(2):
         kept = await ask(served, "remember", content="We sell the kiln", type="decision", linkedTo=[fact["id"]])
         assert (kept["success"], kept["held"]) == (True, True)
+    both = await ask(served, "remember", content="It was fired", type="fact", linkedTo=[kept["id"]])
+    assert both["created"]
     dry = await ask(served, "remember", content="We buy a kiln", type="decision", dryRun=True)
     assert (dry["id"], dry["held"]) == (None, True)
     batch = await ask(

@@ -16,7 +16,7 @@ import orjson
 
 from myria.db.clock import to_microseconds
 from myria.db.queries import sql
-from myria.errors import InvalidArgument
+from myria.errors import InvalidArgument, NoteHeld
 from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.payloads import speaker_of
@@ -177,10 +177,19 @@ class NoteLinks:
         linked_ids = {from_id, *(row["to_id"] for row in rows)}
         missing = [to_id for to_id in to_ids if to_id not in linked_ids]
         if missing:
-            await self.link(tenant, from_id, missing, "related", may_see=may_see)
+            known = await self.check(tenant, [from_id, *missing], may_see=may_see, also_held=True)
+            participants = tuple(known[from_id]["participants"])
+            await self._log.append_events(
+                tenant, [link_event(participants, from_id, to_id, "related") for to_id in missing]
+            )
 
-    async def check(self, tenant: str, note_ids: Sequence[str], *, may_see: MaySee) -> Mapping[str, asyncpg.Record]:
+    async def check(
+        self, tenant: str, note_ids: Sequence[str], *, may_see: MaySee, also_held: bool = False
+    ) -> Mapping[str, asyncpg.Record]:
         """Return the rows of notes by their ids.
+
+        Args:
+            also_held: accept notes that wait for a review, without a row: a link to one shows once it is approved.
 
         Raises:
             NoteNotFound: one is absent, of others, or withdrawn.
@@ -189,7 +198,9 @@ class NoteLinks:
         rows = await self._notes(tenant, note_ids, may_see)
         for note_id in note_ids:
             if note_id not in rows:
-                raise await why_gone(self._database, tenant, note_id, may_see)
+                gone = await why_gone(self._database, tenant, note_id, may_see)
+                if not (also_held and isinstance(gone, NoteHeld)):
+                    raise gone
         return rows
 
     async def around(

@@ -17,7 +17,7 @@ import orjson
 
 from myria.db.clock import rfc3339_of, to_microseconds
 from myria.db.queries import sql
-from myria.errors import ConflictError, CursorInvalid, NoteDecided, NotFoundError
+from myria.errors import AlreadySuperseded, ConflictError, CursorInvalid, NoteDecided, NotFoundError
 from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.ids import new_id
@@ -45,6 +45,8 @@ MOST_WAITING = 1_000
 
 MAX_LISTED = 50
 """Most notes of a page."""
+
+_ATTEMPTS = 5
 
 _CURSOR = re.compile(r"review:([0-9]{1,18})")
 
@@ -164,6 +166,7 @@ class Review:
             NoteDecided: it is not in the state that the decision is about: somebody decided otherwise, it changed
                 since, or no policy ever held it.
             NoteExists: a note with equal text was kept meanwhile, and both cannot stand.
+            AlreadySuperseded: a note to replace is being changed again and again; retry.
         """
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("review.state"), tenant, note_id)
@@ -175,16 +178,33 @@ class Review:
         if state is None or state not in _FROM[verdict]:
             raise NoteDecided(_why_not(row), note_id=note_id, state=state)
         decision = ReviewDecision(before=state, by=by, why=why)
+        for attempt in range(_ATTEMPTS):
+            try:
+                replaced = await self._append(tenant, row, verdict, decision)
+            except AlreadySuperseded:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+            else:
+                return Decided(note_id=note_id, state=STATE_OF[verdict], changed=True, replaced=tuple(replaced))
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _append(
+        self, tenant: str, row: asyncpg.Record, verdict: Verdict, decision: ReviewDecision
+    ) -> Sequence[str]:
+        """Append a decision; return the ids of the notes that it replaces.
+
+        Raises:
+            AlreadySuperseded: one of the notes to replace, or to bring back, was changed meanwhile.
+        """
         replaced: list[str] = []
         if verdict == "approve":
             events, replaced = await self._approval(tenant, row, decision)
         else:
-            reason: Reason = "refused" if verdict == "refuse" else "held"
-            events = [_decided(row, reason, decision)]
-            if state == "approved":
+            events = [_decided(row, "refused" if verdict == "refuse" else "held", decision)]
+            if decision.before == "approved":
                 events += await self._undone(tenant, row)
         await self._log.append_events(tenant, events)
-        return Decided(note_id=note_id, state=STATE_OF[verdict], changed=True, replaced=tuple(replaced))
+        return replaced
 
     async def _approval(
         self, tenant: str, row: asyncpg.Record, decision: ReviewDecision

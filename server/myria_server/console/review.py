@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 
 from myria.errors import InvalidArgument, MyriaError
@@ -16,6 +17,12 @@ from myria_server.console.wording import differences
 
 _PAGE = 20
 _DECIDED = 10
+_PAGE_BYTES = 40_000
+"""Of the notes of one list, as JSON."""
+
+_COMPARED = 2_000
+"""Characters of a note that are compared with what it would replace; the whole text stands above."""
+
 _PICK = "pick_"
 """Before the id of a note, the name of its checkbox."""
 
@@ -37,10 +44,8 @@ class ReviewPages:
         """Show the held snapshot, the notes that wait, with their evidence, and what was decided lately."""
         parameters = request.query_params
         search = {"kind": parameters.get("kind", ""), "participant": parameters.get("participant", "").strip()}
-        page = await desk.call("list_held_notes", limit=_PAGE, cursor=parameters.get("cursor"), **search)
-        decided = await desk.call(
-            "list_held_notes", state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search
-        )
+        page = await _page(desk, limit=_PAGE, cursor=parameters.get("cursor"), **search)
+        decided = await _page(desk, state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search)
         return "review.html", {
             "holds": self._holds,
             "status": await desk.call("get_snapshot_status"),
@@ -80,11 +85,22 @@ class ReviewPages:
         return f"{PREFIX}/review?done={decision}&count={len(note_ids)}"
 
 
+async def _page(desk: Desk, *, limit: int, **arguments: Any) -> Json:
+    """Return a page of notes; fewer than `limit` where they are long, so that the page stays small."""
+    page = await desk.call("list_held_notes", limit=limit, **arguments)
+    size = 0
+    for place, note in enumerate(page["under_review"]):
+        size += len(orjson.dumps(note))
+        if place and size > _PAGE_BYTES:
+            return await desk.call("list_held_notes", limit=place, **arguments)
+    return page
+
+
 def _shown(desk: Desk, note: Json) -> Json:
     """Return a note with its words against those that it replaces, and as whom its events may be opened."""
     text = note.get("text")
     for other in note["replaces"]:
-        other["parts"] = None if text is None or "text" not in other else differences(other["text"], text)
+        other["parts"] = None if text is None or "text" not in other else differences(other["text"], text[:_COMPARED])
     return note | {"opened_as": _opened_as(desk, note.get("participants"))}
 
 

@@ -71,7 +71,7 @@ async def _keep_note(call: AgentCall, request: RememberInput) -> Remembered:
         return [*events, *link_events]
 
     if linked_ids:
-        await links.check(call.tenant, linked_ids, may_see=may_see)
+        await links.check(call.tenant, linked_ids, may_see=may_see, also_held=True)
     kept = await call.memory.notes.remember(
         call.tenant,
         call.who.participants,
