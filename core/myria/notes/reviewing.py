@@ -298,6 +298,7 @@ def _listed(row: asyncpg.Record, replaced: Sequence[asyncpg.Record], evidence: S
         "replaces": [
             {
                 "note_id": other["note_id"],
+                "event_id": other["event_id"],
                 "kind": other["kind"],
                 "stands": other["live"],
                 "text": (other["text"] or "")[:_SHOWN_REPLACED],

@@ -74,9 +74,14 @@ ORDER BY e.event_seq;
 -- Notes ($2) whose newest version ends because of an event ($3), with the version before it.
 SELECT n.note_id, n.version, n.context_id, e.event_id, n.changed_at, s.participants, p.payload
 FROM myria.notes n
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
-JOIN myria.events p ON p.tenant_id = $1 AND p.event_id = e.payload->'note'->>'previous'
+CROSS JOIN LATERAL (
+    SELECT x.event_id, x.payload FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = n.event_seq OFFSET 0
+) e
+CROSS JOIN LATERAL (
+    SELECT x.payload FROM myria.events x
+    WHERE x.tenant_id = $1 AND x.event_id = e.payload->'note'->>'previous' OFFSET 0
+) p
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live AND e.payload->'note'->>'replaced_by' = $3;
 
 -- name: evidence

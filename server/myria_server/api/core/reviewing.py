@@ -57,9 +57,10 @@ class DecideNotesInput(Input):
 class ReplacedNote(Answer):
     """A note in whose place the held one would stand, or stands."""
 
-    OPEN = frozenset({"note_id", "stands"})
+    OPEN = frozenset({"note_id", "event_id", "stands"})
 
     note_id: str
+    event_id: str = Field(description="Of what it says, or said last")
     kind: str
     stands: bool = Field(description="False where something else became of it already")
     text: str
