@@ -37,6 +37,8 @@ PAGES: Mapping[str, str] = {
     "changes: differences": "/changes/diff?from={before}&to={after}",
     "operations": "/operations",
     "audit": "/audit",
+    "keys": "/keys",
+    "keys: programs": "/keys/grants",
     "no such page": "/nowhere",
 }
 """The address of each page below the console's; `{name}` stands for a field of `Shown`."""

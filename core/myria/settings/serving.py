@@ -165,7 +165,8 @@ class AuthSettings(Section):
     registrations_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
     """Programs that one network may register per minute and process (`auth.server`)."""
     sign_ins_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 20.0
-    """Times that one key may sign in, to the console or to allow a program something, per minute and process."""
+    """Times that one key or subject may sign in to the console, and that a key may allow programs something, per minute
+    and process."""
     grants_per_key: Annotated[int | None, Field(ge=1, le=1_000_000)] = 100
     """Most grants of one key at once."""
     grants_per_tenant: Annotated[int | None, Field(ge=1, le=10_000_000)] = 1000
@@ -211,7 +212,8 @@ class ConsoleSettings(Section):
     session_s: Annotated[float, Field(ge=60.0, le=30 * _DAY_S)] = 43_200.0
     """Seconds for which a browser stays signed in. A session also ends with its key."""
     sessions_per_key: Annotated[int, Field(ge=1, le=100_000)] = 50
-    """Browsers that are signed in with one key at once; one more signs the oldest out."""
+    """Browsers that are signed in with one key, or as one subject of an issuer, at once; one more signs the oldest out.
+    """
     grafana_url: str | None = None
     """Where the dashboards are, for a link on the page Operations."""
     runbooks_url: str | None = None

@@ -27,6 +27,8 @@ COMMENT ON COLUMN myria.keys.may_ask IS 'Patterns of the participants it may nam
 COMMENT ON COLUMN myria.keys.text_format IS 'Text of answers of the agent API where a call does not say; NULL: as the settings say.';
 -- A caller names a key before anybody knows the tenant, so an id is unique over all of them.
 CREATE UNIQUE INDEX keys_by_id ON myria.keys (key_id);
+CREATE INDEX keys_by_age ON myria.keys (tenant_id, created_at, key_id);
+CREATE INDEX keys_by_replaced ON myria.keys (tenant_id, replaces_key_id) WHERE replaces_key_id IS NOT NULL;
 
 CREATE TABLE myria.key_uses (
     tenant_id    text COLLATE "C" NOT NULL,

@@ -96,13 +96,15 @@ BEGIN
                     AND s.ended_at IS NULL AND s.expires_at > clock_timestamp()),
                (SELECT count(*) FROM myria.oauth_grants g WHERE g.tenant_id = k.tenant_id AND g.key_id = k.key_id
                     AND g.ended_at IS NULL AND g.expires_at > clock_timestamp()),
-               k.key_id = maker.key_id, CASE WHEN k.key_id <> maker.key_id THEN myria.beyond(maker, k) END
-        FROM myria.keys k LEFT JOIN myria.key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.key_id
-        WHERE k.tenant_id = maker.tenant_id AND (wanted IS NULL OR k.key_id = wanted)
-          AND (before IS NULL OR (k.created_at, k.key_id) < (
-              SELECT b.created_at, b.key_id FROM myria.keys b WHERE b.tenant_id = maker.tenant_id AND b.key_id = before))
-        ORDER BY k.created_at DESC, k.key_id DESC
-        LIMIT most;
+               k.key_id = maker.key_id, CASE WHEN k.key_id <> maker.key_id THEN myria.beyond(maker, k::myria.keys) END
+        FROM (SELECT p.* FROM myria.keys p
+              WHERE p.tenant_id = maker.tenant_id AND (wanted IS NULL OR p.key_id = wanted)
+                AND (before IS NULL OR (p.created_at, p.key_id) < (
+                    SELECT b.created_at, b.key_id FROM myria.keys b WHERE b.tenant_id = maker.tenant_id AND b.key_id = before))
+              ORDER BY p.created_at DESC, p.key_id DESC
+              LIMIT most) k
+            LEFT JOIN myria.key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.key_id
+        ORDER BY k.created_at DESC, k.key_id DESC;
     PERFORM set_config('myria.tenant', named, true);
 END $$;
 COMMENT ON FUNCTION myria.keys_for IS 'The keys of an administrator''s tenant, newest first, or one; never a digest. `beyond` says what one may that the administrator may not.';
@@ -247,15 +249,16 @@ BEGIN
                greatest(g.code_used_at, (SELECT max(o.used_at) FROM myria.oauth_tokens o
                                          WHERE o.tenant_id = g.tenant_id AND o.grant_id = g.grant_id)),
                g.expires_at, g.ended_at
-        FROM myria.oauth_grants g
+        FROM (SELECT p.* FROM myria.oauth_grants p
+              WHERE p.tenant_id = maker.tenant_id AND (wanted IS NULL OR p.grant_id = wanted)
+                AND (before IS NULL OR (p.created_at, p.grant_id) < (
+                    SELECT b.created_at, b.grant_id FROM myria.oauth_grants b
+                    WHERE b.tenant_id = maker.tenant_id AND b.grant_id = before))
+              ORDER BY p.created_at DESC, p.grant_id DESC
+              LIMIT most) g
             JOIN myria.keys k ON k.tenant_id = g.tenant_id AND k.key_id = g.key_id
             JOIN myria.oauth_clients c ON c.client_id = g.client_id
-        WHERE g.tenant_id = maker.tenant_id AND (wanted IS NULL OR g.grant_id = wanted)
-          AND (before IS NULL OR (g.created_at, g.grant_id) < (
-              SELECT b.created_at, b.grant_id FROM myria.oauth_grants b
-              WHERE b.tenant_id = maker.tenant_id AND b.grant_id = before))
-        ORDER BY g.created_at DESC, g.grant_id DESC
-        LIMIT most;
+        ORDER BY g.created_at DESC, g.grant_id DESC;
     PERFORM set_config('myria.tenant', named, true);
 END $$;
 COMMENT ON FUNCTION myria.grants_for IS 'What programs were allowed with keys of an administrator''s tenant, newest first, or one grant.';
