@@ -109,6 +109,8 @@ async def test_every_page_is_accessible_and_whole(
         "/console/changes",
         "/console/topics?as=user_42",
         "/console/topics?as=user_42&view=time",
+        "/console/topics?as=user_42&view=timeline",
+        "/console/topics?as=user_42&view=timeline&from=2020-01-01&to=2030-01-01",
         "/console/notes",
         f"/console/notes/{note_id}",
         "/console/notes?done=forgotten&note=note_1",

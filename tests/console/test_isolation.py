@@ -118,7 +118,7 @@ def _address(rng: random.Random, known: Known) -> str:
     parameters = {
         "as": anybody,
         "q": rng.choice(("plan", "secret", "", "who?", f"secret-{rng.choice(TENANTS)}-ada-bob", "\u202e<b>")),
-        "view": rng.choice(("best", "topics", "text", "time", "subject", "x")),
+        "view": rng.choice(("best", "topics", "text", "time", "subject", "timeline", "x")),
         "why": rng.choice(("on", "")),
         "expected": rng.choice((*known.events, "")),
         "context": rng.choice(("", f"secret-{rng.choice(TENANTS)}-ada-bob")),

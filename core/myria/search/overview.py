@@ -30,6 +30,16 @@ class Activity:
     last_at: int | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Beside:
+    """What is earlier and later than a time: how many events, and the nearest, in microseconds since 1970 UTC."""
+
+    earlier: int
+    last_before: int | None
+    later: int
+    first_after: int | None
+
+
 class Overview:
     """Counts of one corpus.
 
@@ -66,6 +76,20 @@ class Overview:
         places = edges.searchsorted(inside, side="right") - 1
         counted: list[int] = np.bincount(places, minlength=len(edges) - 1).tolist()
         return counted
+
+    def beside(self, start: int, end: int) -> Beside:
+        """Return how many events there are outside of a time, and the nearest of them.
+
+        Args:
+            start: in microseconds since 1970 UTC, as `end`, before which it ends.
+        """
+        earlier, later = self._times[self._times < start], self._times[self._times >= end]
+        return Beside(
+            earlier=len(earlier),
+            last_before=int(earlier.max()) if len(earlier) else None,
+            later=len(later),
+            first_after=int(later.min()) if len(later) else None,
+        )
 
     def of_people(self, names: Sequence[str]) -> list[Activity]:
         """Return the activity of participants: of the visible events those that each was part of."""

@@ -13,6 +13,7 @@ from myria.builds import browse
 from myria.db.database import Connection
 from myria.errors import SnapshotNotFound
 from myria.memory import Memory
+from myria_server.console import timeline
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import number_of
 
@@ -22,7 +23,7 @@ _INSIDE = 200
 _WIDTH, _HEIGHT, _LEAST_MARK = 1_000, 60, 4
 """Of a drawn line of time, and of its smallest mark, in units of its own."""
 
-VIEWS = {"subject": "What it is about", "time": "When it was"}
+VIEWS = {"subject": "What it is about", "time": "When it was", "timeline": "Timeline"}
 """The ways to look at topics, by their parameter in the address."""
 
 
@@ -52,6 +53,8 @@ class TopicPages:
         """Show the first levels of the trees that the visitor may see, a tree for each group of participants."""
         desk.principal.need_api("core")
         parameters = request.query_params
+        if parameters.get("view") == "timeline":
+            return await timeline.view(self._memory, desk, request, VIEWS)
         view = "time" if parameters.get("view") == "time" else "subject"
         after = number_of(parameters.get("after"), default=0)
         status = await desk.call("get_snapshot_status")
