@@ -172,7 +172,13 @@ async def tree_nodes(
 
 
 async def differing_scopes(
-    connection: Connection, tenant: str, before: SnapshotRow, after: SnapshotRow, *, after_scope: int = 0
+    connection: Connection,
+    tenant: str,
+    before: SnapshotRow,
+    after: SnapshotRow,
+    *,
+    after_scope: int = 0,
+    most_nodes: int | None = None,
 ) -> AsyncIterator[tuple[int, Json]]:
     """Yield what differs between two snapshots: each scope's id, ascending, and its differences, JSON-ready.
 
@@ -181,6 +187,8 @@ async def differing_scopes(
 
     Args:
         after_scope: only scopes of greater ids.
+        most_nodes: about how many nodes of a tree are read. Where more differ, `is_cut` is true, the lower levels are
+            left out of `topics` and `subjects`, and `events` is empty.
     """
     while True:
         rows = await connection.fetch(
@@ -194,13 +202,17 @@ async def differing_scopes(
             if time_roots[0] == time_roots[1] and subject_roots[0] == subject_roots[1]:
                 continue
             floor = min(before.cutoff, after.cutoff)
-            old_topics, new_topics = await _differing_nodes(connection, tenant, *time_roots, floor=floor)
-            old_subjects, new_subjects = await _differing_nodes(connection, tenant, *subject_roots, floor=floor)
+            bounds: dict[str, Any] = {"floor": floor, "most": most_nodes}
+            old_topics, new_topics, are_topics_cut = await _differing_nodes(connection, tenant, *time_roots, **bounds)
+            old_subjects, new_subjects, are_subjects_cut = await _differing_nodes(
+                connection, tenant, *subject_roots, **bounds
+            )
             difference = {
                 "participants": list(row["participants"]),
                 "topics": _topic_changes(old_topics, new_topics),
                 "subjects": _topic_changes(_subjects_of(old_subjects), _subjects_of(new_subjects)),
-                "events": _moved_events(old_topics, new_topics),
+                "events": [] if are_topics_cut else _moved_events(old_topics, new_topics),
+                "is_cut": are_topics_cut or are_subjects_cut,
             }
             yield row["scope_id"], difference
         if len(rows) < PAGE:
@@ -209,30 +221,43 @@ async def differing_scopes(
 
 
 async def _differing_nodes(
-    connection: Connection, tenant: str, before: bytes | None, after: bytes | None, *, floor: int
-) -> tuple[dict[str, TreeNode], dict[str, TreeNode]]:
+    connection: Connection,
+    tenant: str,
+    before: bytes | None,
+    after: bytes | None,
+    *,
+    floor: int,
+    most: int | None = None,
+) -> tuple[dict[str, TreeNode], dict[str, TreeNode], bool]:
     """Walk two trees from the top, level by level; return the nodes that only one of them has, by topic id.
 
     A tree of subjects is walked down to the subjects only. A rendering fixes its level, so one that both trees hold is
-    in `waiting` on both sides when its level is reached, and is not opened.
+    in `waiting` on both sides when its level is reached, and is not opened. The walk ends, and true is returned as the
+    third, before more than `most` nodes are read.
     """
-
-    async def read(rendering_ids: Sequence[bytes]) -> dict[bytes, TreeNode]:
-        nodes = await tree_nodes(connection, tenant, rendering_ids, floor=floor)
-        return {node.rendering_id: node for node in nodes}
-
-    waiting = [await read([root] if root is not None else []) for root in (before, after)]
+    waiting: list[dict[bytes, TreeNode]] = [{}, {}]
     differing: tuple[dict[str, TreeNode], dict[str, TreeNode]] = ({}, {})
-    while any(waiting):
+    to_read = [[root] if root is not None else [] for root in (before, after)]
+    read = 0
+    while True:
+        # What stands on both sides is the same, with all below it: most of a large tree is never read.
+        shared = set(to_read[0]) & set(to_read[1])
+        for side in (0, 1):
+            wanted = [key for key in to_read[side] if key not in shared]
+            read += len(wanted)
+            if most is not None and read > most:
+                return *differing, True
+            nodes = await tree_nodes(connection, tenant, wanted, floor=floor)
+            waiting[side].update({node.rendering_id: node for node in nodes})
+        if not any(waiting):
+            return *differing, False
         level = max(node.level for nodes in waiting for node in nodes.values())
         at_level = [{key: node for key, node in nodes.items() if node.level == level} for nodes in waiting]
         for side, own_nodes, other_nodes in zip((0, 1), at_level, reversed(at_level), strict=True):
             only_here = [node for key, node in own_nodes.items() if key not in other_nodes]
             differing[side].update({node.topic_id: node for node in only_here})
-            children_ids = [child for node in only_here if not _is_one_subject(node) for child in node.children]
-            still_waiting = {key: node for key, node in waiting[side].items() if key not in own_nodes}
-            waiting[side] = {**still_waiting, **await read(children_ids)}
-    return differing
+            to_read[side] = [child for node in only_here if not _is_one_subject(node) for child in node.children]
+            waiting[side] = {key: node for key, node in waiting[side].items() if key not in own_nodes}
 
 
 def _is_one_subject(node: TreeNode) -> bool:

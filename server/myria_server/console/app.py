@@ -34,6 +34,7 @@ from myria_server.console import (
     ask,
     builds,
     changes,
+    differences,
     events,
     keys,
     live,
@@ -108,6 +109,7 @@ class Console:
         self._deadline_s = settings.mcp.request_deadline_s
         pages = changes.ChangePages(memory, live.LiveBuilds(memory, visitors, is_leaving=is_leaving))
         built = builds.BuildPages(memory, settings)
+        differing = differences.DifferencePages(memory)
         operating = operations.OperationsPages(memory, settings)
         key_pages = keys.KeyPages(memory)
         remembering = remembered.RememberedPages(memory, limits)
@@ -156,7 +158,10 @@ class Console:
                 Route(PREFIX + "/changes/events", self._viewing(pages.events, ("read", "admin"))),
                 Route(PREFIX + "/changes/builds", self._viewing(built.overview, ("admin",))),
                 Route(PREFIX + "/changes/builds/{build_id}", self._viewing(built.build, ("admin",))),
-                Route(PREFIX + "/changes/diff", self._viewing(pages.diff, ("read", "admin"))),
+                Route(
+                    PREFIX + "/changes/diff",
+                    self._viewing(differing.overview, ("read", "admin")),
+                ),
                 Route(PREFIX + "/changes/{act}", self._viewing(pages.confirm, ("read", "admin"))),
                 Route(PREFIX + "/changes/{act}", self._acting(pages.act), methods=["POST"]),
             ],

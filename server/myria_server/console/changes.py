@@ -10,18 +10,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myria.builds import browse
 from myria.errors import InvalidArgument, PathNotFound
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json, ToolRefused
-from myria_server.console.fields import number_of
 from myria_server.console.live import LiveBuilds
 from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 20
 _BUILDS = 5
-_SCOPES = 20
-_SHOWN_OF_SCOPE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,32 +178,3 @@ class ChangePages:
         """Stream what builds do now for as long as the page is open."""
         await desk.call("get_snapshot_status")
         return self._live.response(desk.visitor, request)
-
-    async def diff(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show what differs between two snapshots, scope by scope."""
-        desk.principal.need_api("admin")
-        desk.principal.need(("admin",), what="a diff of snapshots")
-        tenant, parameters = desk.principal.tenant, request.query_params
-        async with self._memory.database.read(tenant) as connection:
-            before = await browse.find_snapshot(connection, tenant, parameters.get("from"))
-            after = await browse.find_snapshot(connection, tenant, parameters.get("to"))
-            after_scope = number_of(parameters.get("after"), default=0)
-            differing = browse.differing_scopes(
-                connection, tenant, before, after, after_scope=after_scope if type(after_scope) is int else 0
-            )
-            scopes: list[Json] = []
-            next_after: int | None = None
-            async for scope_id, difference in differing:
-                if len(scopes) == _SCOPES:
-                    next_after = scopes[-1]["scope_id"]
-                    break
-                shown = {name: difference[name][:_SHOWN_OF_SCOPE] for name in ("topics", "subjects")}
-                unplaced = sum(moved["after"] is None for moved in difference["events"])
-                left = sum(len(difference[name]) - len(shown[name]) for name in shown)
-                scopes.append({**difference, **shown, "scope_id": scope_id, "left": left, "unplaced": unplaced})
-        return "diff.html", {
-            "before": before,
-            "after": after,
-            "scopes": scopes,
-            "next_after": next_after,
-        }

@@ -54,6 +54,9 @@ FROM (
 ) r
 LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic';
 
+-- name: event_ids
+SELECT event_seq, event_id FROM myria.events WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
+
 -- name: events
 -- One page of the log past a number, newest first, or oldest first where $12 says so, by what a person may filter it;
 -- without events $3, without what is withdrawn, and without withdrawals.

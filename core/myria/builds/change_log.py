@@ -1,0 +1,122 @@
+"""What differs between two snapshots, scope by scope, as a person reads it: pure, over `browse.differing_scopes`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Json = dict[str, Any]
+
+What = Literal["came", "went", "renamed", "resized", "moved"]
+
+EXAMPLES = 3
+"""Events that are named of those that moved from one topic to another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic or subject of one snapshot."""
+
+    topic_id: str
+    label: str
+    events: int
+    is_subject: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a change log.
+
+    `what` is came, went, renamed or resized for a topic, and moved for events that stand in another topic: `events` of
+    them, some by number in `examples`.
+    """
+
+    what: What
+    before: Topic | None
+    after: Topic | None
+    events: int = 0
+    examples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeChanges:
+    """What changed in one scope: the lines, in the order to read them, and how many events are new in topics, or left.
+
+    `is_cut`: so much differs that topics are listed from the top down to some level, and events not at all.
+    """
+
+    scope_id: int
+    participants: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    new_events: int
+    left_events: int
+    is_cut: bool
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many lines there are of each sort; of events that moved, how many events."""
+        counts: Counter[str] = Counter()
+        for entry in self.entries:
+            counts[entry.what] += entry.events if entry.what == "moved" else 1
+        return counts
+
+
+def scope_changes(scope_id: int, difference: Json) -> ScopeChanges:
+    """Return the change log of one scope, of what `differing_scopes` yields for it."""
+    topics, subjects, events = difference["topics"], difference["subjects"], difference["events"]
+    entries = [entry for change in (*topics, *subjects) for entry in _of_topic(change)]
+    # Stable: within one sort the order of the trees stays, from the top down and in order of time.
+    entries.sort(key=lambda entry: _ORDER.index(entry.what))
+    return ScopeChanges(
+        scope_id=scope_id,
+        participants=tuple(difference["participants"]),
+        entries=(*entries, *_moves(topics, events)),
+        new_events=sum(event["before"] is None for event in events),
+        left_events=sum(event["after"] is None for event in events),
+        is_cut=difference["is_cut"],
+    )
+
+
+_ORDER: tuple[What, ...] = ("came", "went", "renamed", "resized")
+
+
+def _of_topic(change: Json) -> Iterable[Entry]:
+    """Yield the line of a topic; none where nothing changed that is seen of it.
+
+    Whatever changes in a leaf changes the size of all topics above it, which says nothing new.
+    """
+    before, after = _topic(change["before"]), _topic(change["after"])
+    if before is None:
+        yield Entry(what="came", before=None, after=after)
+    elif after is None:
+        yield Entry(what="went", before=before, after=None)
+    elif before.label != after.label:
+        yield Entry(what="renamed", before=before, after=after)
+    elif before.events != after.events and change["after"]["kind"] != "internal_topic":
+        yield Entry(what="resized", before=before, after=after)
+
+
+def _moves(topics: Iterable[Json], events: Iterable[Json]) -> Iterable[Entry]:
+    """Yield a line for each pair of topics between which events moved, those with the most events first."""
+    sides = [{change["topic_id"]: _topic(change[side]) for change in topics} for side in ("before", "after")]
+    moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for event in events:
+        if event["before"] is not None and event["after"] is not None:
+            moved[event["before"], event["after"]].append(event["event_seq"])
+    for (before, after), numbers in sorted(moved.items(), key=lambda pair: (-len(pair[1]), pair[1])):
+        yield Entry(
+            what="moved",
+            before=sides[0][before],
+            after=sides[1][after],
+            events=len(numbers),
+            examples=tuple(numbers[:EXAMPLES]),
+        )
+
+
+def _topic(node: Json | None) -> Topic | None:
+    if node is None:
+        return None
+    is_subject = node["kind"] == "subject"
+    return Topic(topic_id=node["topic_id"], label=node["label"], events=node["events"], is_subject=is_subject)

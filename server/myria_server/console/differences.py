@@ -1,0 +1,95 @@
+"""The page of what differs between two snapshots, which reads like a change log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from myria.builds import browse
+from myria.builds.change_log import Entry, ScopeChanges, scope_changes
+from myria.db.database import Connection
+from myria.db.queries import sql
+from myria.memory import Memory
+from myria_server.console.desk import Desk
+from myria_server.console.fields import id_of, number_of
+
+_SCOPES = 20
+_SHOWN_OF_SCOPE = 12
+_ENTRIES = 200
+"""Lines of a page of one group of people."""
+
+_MOST_NODES = 10_000
+"""Topics of one tree that are read for a page; where more differ, a list of them all would help nobody."""
+
+WHAT = {
+    "came": "new",
+    "went": "gone",
+    "renamed": "renamed",
+    "resized": "other size",
+    "moved": "moved",
+}
+"""What a person reads for each sort of line."""
+
+
+class DifferencePages:
+    """The page, for administrators alone: it is about every group of people."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show what differs, group by group; with `scope`, all that differs in that one."""
+        desk.principal.need_api("admin")
+        desk.principal.need(("admin",), what="a diff of snapshots")
+        tenant, parameters = desk.principal.tenant, request.query_params
+        scope_id, begin = _number(parameters.get("scope")), _number(parameters.get("begin"))
+        after_scope = max(0, scope_id - 1) if scope_id else _number(parameters.get("after"))
+        async with self._memory.database.read(tenant) as connection:
+            before = await browse.find_snapshot(connection, tenant, id_of(parameters.get("from", "")) or None)
+            after = await browse.find_snapshot(connection, tenant, id_of(parameters.get("to", "")) or None)
+            differing = browse.differing_scopes(
+                connection, tenant, before, after, after_scope=after_scope, most_nodes=_MOST_NODES
+            )
+            scopes: list[ScopeChanges] = []
+            has_more = False
+            async for differing_id, difference in differing:
+                if scope_id and differing_id != scope_id:
+                    break
+                if len(scopes) == _SCOPES:
+                    has_more = True
+                    break
+                scopes.append(scope_changes(differing_id, difference))
+            shown = {
+                one.scope_id: one.entries[begin : begin + _ENTRIES] if scope_id else one.entries[:_SHOWN_OF_SCOPE]
+                for one in scopes
+            }
+            event_ids = await _event_ids(connection, tenant, (entry for lines in shown.values() for entry in lines))
+        end = begin + _ENTRIES
+        return "diff.html", {
+            "before": before,
+            "after": after,
+            "scopes": scopes,
+            "shown": shown,
+            "what": WHAT,
+            "event_ids": event_ids,
+            "scope_id": scope_id,
+            "next_begin": end if scope_id and scopes and end < len(scopes[0].entries) else None,
+            "next_after": scopes[-1].scope_id if has_more else None,
+        }
+
+
+async def _event_ids(connection: Connection, tenant: str, entries: Iterable[Entry]) -> Mapping[int, str]:
+    """Return the ids of the events that lines name by their numbers."""
+    numbers = [number for entry in entries for number in entry.examples]
+    if not numbers:
+        return {}
+    rows = await connection.fetch(sql("browse.event_ids"), tenant, numbers)
+    return {row["event_seq"]: row["event_id"] for row in rows}
+
+
+def _number(text: str | None) -> int:
+    """Return the number that an address holds, 0 for anything else."""
+    number = number_of(text, default=0)
+    return number if type(number) is int else 0

@@ -1,0 +1,151 @@
+"""What differs between two snapshots reads like a change log: topics, and events that stand elsewhere; page by page."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from myria.builds.change_log import scope_changes
+from tests.console.conftest import Browser, elements, text_of
+from tests.server.wire import Served, event
+from tests.support import builds
+from tests.support.postgres import Database
+
+DIFF = "/console/changes/diff"
+
+
+def topic(name: str, *, events: int = 1, label: str = "", kind: str = "leaf_topic") -> dict[str, Any]:
+    """Return a topic as a difference has it."""
+    return {"topic_id": name, "label": label or name, "events": events, "kind": kind}
+
+
+def change(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a changed topic as a difference has it."""
+    kind = "added" if before is None else "gone" if after is None else "changed"
+    return {"change": kind, "topic_id": (after or before or {})["topic_id"], "before": before, "after": after}
+
+
+def test_a_difference_becomes_lines_in_the_order_to_read_them() -> None:
+    """New topics first, then gone, renamed and resized ones, last events that moved; topics above them are no lines."""
+    difference = {
+        "participants": ["ada"],
+        "topics": [
+            change(topic("all", events=9, kind="internal_topic"), topic("all", events=11, kind="internal_topic")),
+            change(topic("a", label="old"), topic("a", label="new")),
+            change(topic("b", events=2), topic("b", events=5)),
+            change(topic("same"), topic("same")),
+            change(topic("c", events=3), None),
+            change(None, topic("d", events=2)),
+        ],
+        "subjects": [change(None, topic("e", kind="subject"))],
+        "events": [
+            *({"event_seq": seq, "before": "c", "after": "b"} for seq in (4, 5, 6, 7)),
+            {"event_seq": 8, "before": "c", "after": "d"},
+            {"event_seq": 9, "before": None, "after": "d"},
+            {"event_seq": 10, "before": "b", "after": None},
+        ],
+        "is_cut": False,
+    }
+    log = scope_changes(7, difference)
+    lines = [(entry.what, (entry.after or entry.before or topic("")).topic_id) for entry in log.entries]  # type: ignore[union-attr]
+    assert lines == [
+        ("came", "d"),
+        ("came", "e"),
+        ("went", "c"),
+        ("renamed", "a"),
+        ("resized", "b"),
+        ("moved", "b"),
+        ("moved", "d"),
+    ]
+    assert log.entries[5].examples == (4, 5, 6)
+    assert dict(log.counts) == {"came": 2, "went": 1, "renamed": 1, "resized": 1, "moved": 5}
+    assert (log.new_events, log.left_events) == (1, 1)
+
+
+async def _grown(served: Served, database: Database, groups: int = 1) -> tuple[str, str]:
+    """Build the conversations of some pairs of people, and again after each went on; return both snapshots."""
+    made = []
+    for day in (1, 20):
+        for group in range(groups):
+            talk = [
+                event(
+                    f"{group}-{day}-{n}",
+                    text=f"<i>kiln</i> {group} is at {n} degrees, the glaze {day} of bowl {n % 3} is red",
+                    participants=[f"user_{group}", "agent_1"],
+                    timestamp=f"2026-03-{day:02}T{n:02}:00:00Z",
+                )
+                for n in range(8)
+            ]
+            await served.call("append_events", {"events": talk})
+        made.append((await builds.build(database)).snapshot_id or "")
+    return made[0], made[1]
+
+
+async def test_what_a_build_changed_is_told(served: Served, browser: Browser, database: Database) -> None:
+    """New topics are named with how many events they have, and lead to their pages; text stays text."""
+    first, second = await _grown(served, database)
+    page = await browser.get(DIFF, **{"from": first, "to": second})
+    text = text_of(page.text)
+    assert re.search(r"[0-9]+ new topics", text)
+    assert "8 events newly in a topic" in text
+    assert not [tag for tag, _ in elements(page.text) if tag == "i"]
+    link = next(a["href"] for tag, a in elements(page.text) if "/topics/" in (a.get("href") or ""))
+    assert (await browser.get(link or "", **{"as": "user_0"})).status_code == 200
+    back = text_of((await browser.get(DIFF, **{"from": second, "to": first})).text)
+    assert "8 events in no topic any more" in back
+
+
+async def test_the_same_snapshot_does_not_differ(served: Served, browser: Browser, database: Database) -> None:
+    """An empty difference says what that means."""
+    first, _ = await _grown(served, database)
+    assert "Nothing differs" in text_of((await browser.get(DIFF, **{"from": first, "to": first})).text)
+
+
+async def test_groups_and_lines_are_paged(
+    served: Served, browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each group is on one page, and each line of a group; no page has more than its bound."""
+    monkeypatch.setattr("myria_server.console.differences._SCOPES", 2)
+    monkeypatch.setattr("myria_server.console.differences._ENTRIES", 2)
+    monkeypatch.setattr("myria_server.console.differences._SHOWN_OF_SCOPE", 1)
+    first, second = await _grown(served, database, groups=5)
+
+    async def pages(address: str) -> list[str]:
+        read = []
+        while address:
+            page = (await browser.get(address)).text
+            read.append(page)
+            address = next(
+                (a["href"] or "" for tag, a in elements(page) if tag == "a" and a.get("class") == "button"), ""
+            )
+        return read
+
+    everything = await pages(f"{DIFF}?from={first}&to={second}")
+    groups = [re.findall(r'<h2 id="scope-(\d+)"', page) for page in everything]
+    assert [len(page) for page in groups] == [2, 2, 1]
+    lines = int(re.search(r"All (\d+) lines", text_of(everything[0])).group(1))  # type: ignore[union-attr]
+    of_group = await pages(f"{DIFF}?from={first}&to={second}&scope={groups[0][0]}")
+    counts = [len(re.findall(r'<li><span class="(?:added|gone|changed)"', page)) for page in of_group]
+    assert sum(counts) == lines
+    assert set(counts[:-1]) == {2}
+
+
+async def test_a_huge_difference_is_cut(
+    served: Served, browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where too much differs the page says so, instead of reading it all."""
+    monkeypatch.setattr("myria_server.console.differences._MOST_NODES", 2)
+    first, second = await _grown(served, database)
+    text = text_of((await browser.get(DIFF, **{"from": first, "to": second})).text)
+    assert "only the upper topics are compared" in text
+
+
+@pytest.mark.parametrize("odd", ["-1", "9" * 400, "x", "\x00", "1.5", "\u202e"])
+async def test_odd_addresses_get_a_page(served: Served, browser: Browser, database: Database, odd: str) -> None:
+    """Numbers and ids that are none break nothing."""
+    first, second = await _grown(served, database)
+    for name in ("from", "to", "after", "scope", "begin"):
+        page = await browser.get(DIFF, **{"from": first, "to": second, name: odd})
+        assert page.status_code in (200, 400, 404), (name, page.text)
