@@ -126,6 +126,7 @@ async def test_every_page_is_accessible_and_whole(
         "/console/review",
         "/console/review?kind=fact",
         "/console/operations",
+        "/console/settings?q=builder",
         "/console/audit",
         "/console/keys",
         "/console/keys/grants",

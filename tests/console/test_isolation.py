@@ -148,6 +148,7 @@ def _address(rng: random.Random, known: Known) -> str:
         f"changes/{rng.choice(('build', 'publish', 'discard', 'rollback', 'resume', 'x'))}",
         "review",
         "operations",
+        "settings",
         "audit",
         "audit.jsonl",
         "keys",

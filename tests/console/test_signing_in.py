@@ -158,7 +158,7 @@ async def test_only_administrators_read_operations_and_audit(
     """An administrator sees how the parts do and who did what in its tenant; nobody else sees either."""
     roles = ("read", "append")
     await browser.sign_in(await make_key(store, "ada", roles=roles))
-    for path in ("/console/operations", "/console/audit", "/console/audit.jsonl"):
+    for path in ("/console/operations", "/console/audit", "/console/audit.jsonl", "/console/settings"):
         refused = await browser.get(path)
         assert refused.status_code == 403
         assert "role_required" in text_of(refused.text)
@@ -171,10 +171,10 @@ async def test_only_administrators_read_operations_and_audit(
     for path in ("/console/operations", "/console/audit", "/console/changes/diff"):
         assert "face_not_allowed" in text_of((await outside.get(path)).text)  # not a key for the API admin
     await outside.client.aclose()
-    assert "Settings in force" in text_of((await admin.get("/console/operations")).text)
+    assert "Settings in force" in text_of((await admin.get("/console/settings")).text)
     said = text_of((await admin.get("/console/audit")).text)
     assert "console.sign_in" in said
-    assert "No entry holds this text" in text_of((await admin.get("/console/audit", q="no such act")).text)
+    assert "No entry fits" in text_of((await admin.get("/console/audit", q="no such act")).text)
     exported = (await admin.get("/console/audit.jsonl", q="console.sign_in")).text.splitlines()
     assert len(exported) == 3  # of this tenant, not of the other
     assert "console.sign_in" in text_of((await foreign.get("/console/audit")).text)

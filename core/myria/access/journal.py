@@ -258,20 +258,46 @@ async def entries(database: Database, tenant: str | None, limit: int) -> list[Js
     ]
 
 
-async def entries_for(database: Database, proof: Proof, *, sought: str, before: int | None, limit: int) -> list[Json]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sought:
+    """Which entries of the journal are sought: an empty text, and None, mean any.
+
+    `text` stands anywhere in an entry, `actor` in its actor; `action` and `outcome` are whole. `since` is the first
+    moment, `until` the first that is too late.
+    """
+
+    text: str = ""
+    actor: str = ""
+    action: str = ""
+    outcome: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+async def entries_for(
+    database: Database, proof: Proof, sought: Sought, *, before: int | None, limit: int
+) -> tuple[list[Json], int | None]:
     """Return acts and refused attempts of the tenant whose administrator shows a credential, newest first.
 
-    Serving may call this, which cannot read the entries by itself. A credential without the role `admin` gets none.
+    Serving may call this, which cannot read the entries by itself. A credential without the role `admin` gets none. A
+    call looks at 10,000 entries at most; the second value is the `before` with which to go on, None at the end.
 
     Args:
-        sought: only entries that hold this text.
         before: only entries of lower ids.
     """
+    wanted = (sought.text, sought.actor, sought.action, sought.outcome, sought.since, sought.until)
     async with database.connection() as connection:
         rows = await connection.fetch(
-            sql("audit.for_administrator"), proof.key_id, proof.digest, sought, before, limit, timeout=5.0
+            sql("audit.for_administrator"), proof.key_id, proof.digest, *wanted, before, limit, timeout=5.0
         )
-    return [{**dict(row), "at": rfc3339_of(row["at"]), "details": orjson.loads(row["details"])} for row in rows]
+    found = [
+        {**entry, "at": rfc3339_of(entry["at"]), "details": orjson.loads(entry["details"])}
+        for entry in ({name: value for name, value in row.items() if name != "looked_to"} for row in rows)
+        if entry["entry_id"] is not None
+    ]
+    if len(found) == limit:
+        return found, found[-1]["entry_id"]
+    return found, rows[0]["looked_to"] if rows else None
 
 
 async def calls(database: Database, tenant: str | None, limit: int) -> list[Json]:

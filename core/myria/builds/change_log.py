@@ -16,7 +16,7 @@ EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
+class ChangedTopic:
     """A topic or subject of one snapshot."""
 
     topic_id: str
@@ -26,7 +26,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ChangeLine:
     """One line of a change log.
 
     `what` is came, went, renamed or resized for a topic, and moved for events that stand in another topic: `events` of
@@ -34,8 +34,8 @@ class Entry:
     """
 
     what: What
-    before: Topic | None
-    after: Topic | None
+    before: ChangedTopic | None
+    after: ChangedTopic | None
     events: int = 0
     examples: tuple[int, ...] = ()
 
@@ -49,7 +49,7 @@ class ScopeChanges:
 
     scope_id: int
     participants: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[ChangeLine, ...]
     new_events: int
     left_events: int
     is_cut: bool
@@ -82,23 +82,23 @@ def scope_changes(scope_id: int, difference: Json) -> ScopeChanges:
 _ORDER: tuple[What, ...] = ("came", "went", "renamed", "resized")
 
 
-def _of_topic(change: Json) -> Iterable[Entry]:
+def _of_topic(change: Json) -> Iterable[ChangeLine]:
     """Yield the line of a topic; none where nothing changed that is seen of it.
 
     Whatever changes in a leaf changes the size of all topics above it, which says nothing new.
     """
     before, after = _topic(change["before"]), _topic(change["after"])
     if before is None:
-        yield Entry(what="came", before=None, after=after)
+        yield ChangeLine(what="came", before=None, after=after)
     elif after is None:
-        yield Entry(what="went", before=before, after=None)
+        yield ChangeLine(what="went", before=before, after=None)
     elif before.label != after.label:
-        yield Entry(what="renamed", before=before, after=after)
+        yield ChangeLine(what="renamed", before=before, after=after)
     elif before.events != after.events and change["after"]["kind"] != "internal_topic":
-        yield Entry(what="resized", before=before, after=after)
+        yield ChangeLine(what="resized", before=before, after=after)
 
 
-def _moves(topics: Iterable[Json], events: Iterable[Json]) -> Iterable[Entry]:
+def _moves(topics: Iterable[Json], events: Iterable[Json]) -> Iterable[ChangeLine]:
     """Yield a line for each pair of topics between which events moved, those with the most events first."""
     sides = [{change["topic_id"]: _topic(change[side]) for change in topics} for side in ("before", "after")]
     moved: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
@@ -106,7 +106,7 @@ def _moves(topics: Iterable[Json], events: Iterable[Json]) -> Iterable[Entry]:
         if event["before"] is not None and event["after"] is not None:
             moved[event["before"], event["after"]].append(event["event_seq"])
     for (before, after), numbers in sorted(moved.items(), key=lambda pair: (-len(pair[1]), pair[1])):
-        yield Entry(
+        yield ChangeLine(
             what="moved",
             before=sides[0][before],
             after=sides[1][after],
@@ -115,8 +115,8 @@ def _moves(topics: Iterable[Json], events: Iterable[Json]) -> Iterable[Entry]:
         )
 
 
-def _topic(node: Json | None) -> Topic | None:
+def _topic(node: Json | None) -> ChangedTopic | None:
     if node is None:
         return None
     is_subject = node["kind"] == "subject"
-    return Topic(topic_id=node["topic_id"], label=node["label"], events=node["events"], is_subject=is_subject)
+    return ChangedTopic(topic_id=node["topic_id"], label=node["label"], events=node["events"], is_subject=is_subject)

@@ -117,6 +117,9 @@ async def feedback_report(database: Database, tenant: str, *, limit: int) -> dic
                 "sufficient": row["sufficient"],
                 "suggestion": row["suggestion"],
                 "context": row["context"],
+                "notes": [] if row["notes"] is None else orjson.loads(row["notes"]),
+                "session": row["context_id"],
+                "event_id": row["event_id"],
             }
             for row in newest
         ],

@@ -186,10 +186,14 @@ class Settings(Section):
         variables = os.environ if environ is None else environ
         path = config_path or variables.get("MYRIA_CONFIG") or None
         values: dict[str, Any] = {}
-        if path is not None:
-            values.update(_from_file(Path(path)))
-        values.update(_from_environment(variables))
-        values.update(_from_overrides(overrides or {}))
+        _sources.clear()
+        for source, given in (
+            (f"file {path}", {} if path is None else _from_file(Path(path))),
+            ("environment", _from_environment(variables)),
+            ("command line", _from_overrides(overrides or {})),
+        ):
+            values.update(given)
+            _sources.update(dict.fromkeys(given, source))
         sections: dict[str, dict[str, Any]] = {}
         for key, field_value in values.items():
             section_name, name = key.split(".", 1)
@@ -205,6 +209,15 @@ class Settings(Section):
     def variables(self) -> dict[str, str]:
         """Return environment variables for a child process, whose `load` then gives exactly these settings."""
         return {setting.variable: setting.to_text(self.get(key)) for key, setting in _BY_KEY.items()}
+
+    def source_of(self, key: str) -> str:
+        """Return where the value of a setting came from when this process loaded its settings last.
+
+        `default`, `file PATH`, `environment` or `command line`; `program` for one that the program itself made.
+        """
+        if self.get(key) == _BY_KEY[key].default:
+            return "default"
+        return _sources.get(key, "program")
 
     @staticmethod
     def describe() -> list[Setting]:
@@ -222,6 +235,9 @@ SECTIONS: Mapping[str, type[Section]] = cast(
 )
 """Every section by the name it has in the YAML file."""
 
+
+_sources: dict[str, str] = {}
+"""By setting, the source that gave its value when `Settings.load` ran last."""
 
 _BY_KEY: Mapping[str, Setting] = {
     setting.key: setting for section in SECTIONS.values() for setting in section.settings.values()

@@ -368,11 +368,15 @@ END $$;
 COMMENT ON FUNCTION myria.note_grant IS 'Writes what becomes of a grant into the journal of access; never a secret.';
 
 -- What was administered, and which attempts were refused, of the tenant of a key with the role admin. Serving cannot read
--- these rows by itself.
-CREATE OR REPLACE FUNCTION myria.audit_for(wanted_key text, secret_digest bytea, sought text, before bigint, most integer)
+-- these rows by itself. A call looks at 10,000 entries before an entry, and says in each row how far it came if there may be
+-- more; where none of them is sought, one row without an entry says so. An attempt may be written a little after it was made.
+CREATE OR REPLACE FUNCTION myria.audit_for(
+    wanted_key text, secret_digest bytea, sought text, by_actor text, of_action text, with_outcome text,
+    since timestamptz, until timestamptz, before bigint, most integer
+)
 RETURNS TABLE (
     entry_id bigint, at timestamptz, kind text, actor text, action text, target text, outcome text, face text, address text,
-    times integer, details jsonb
+    times integer, details jsonb, looked_to bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -380,6 +384,7 @@ AS $$
 DECLARE
     named text := coalesce(current_setting('myria.tenant', true), '');
     owner text;
+    begin_before bigint := before;
 BEGIN
     SELECT f.tenant_id INTO owner
     FROM (SELECT * FROM myria.find_key(wanted_key, secret_digest) WHERE wanted_key <> ''
@@ -389,14 +394,38 @@ BEGIN
       AND (f.expires_at IS NULL OR f.expires_at > clock_timestamp());
     IF owner IS NOT NULL THEN
         PERFORM set_config('myria.tenant', owner, true);
+        IF before IS NULL AND until IS NOT NULL THEN
+            SELECT l.entry_id + 1 INTO begin_before FROM myria.access_log l
+            WHERE l.tenant_id = owner AND l.at < until + interval '1 minute'
+            ORDER BY l.at DESC LIMIT 1;
+            begin_before := coalesce(begin_before, 0);
+        END IF;
         RETURN QUERY
-            SELECT l.entry_id, l.at, l.kind, l.actor, l.action, l.target, l.outcome, l.face, l.address, l.times, l.details
-            FROM myria.access_log l
-            WHERE l.tenant_id = owner AND (before IS NULL OR l.entry_id < before)
-              AND (sought = '' OR strpos(concat_ws(' ', l.kind, l.actor, l.action, l.target, l.outcome, l.address), sought) > 0)
-            ORDER BY l.entry_id DESC
-            LIMIT most;
+            WITH looked AS (
+                SELECT * FROM myria.access_log l
+                WHERE l.tenant_id = owner AND (begin_before IS NULL OR l.entry_id < begin_before)
+                ORDER BY l.entry_id DESC
+                LIMIT 10000
+            ), bound AS (
+                SELECT CASE WHEN count(*) = 10000 AND (since IS NULL OR min(l.at) > since - interval '1 minute')
+                            THEN min(l.entry_id) END AS looked_to
+                FROM looked l
+            ), wanted AS (
+                SELECT * FROM looked l
+                WHERE (sought = ''
+                       OR strpos(concat_ws(' ', l.kind, l.actor, l.action, l.target, l.outcome, l.address), sought) > 0)
+                  AND (by_actor = '' OR strpos(l.actor, by_actor) > 0)
+                  AND (of_action = '' OR l.action = of_action)
+                  AND (with_outcome = '' OR l.outcome = with_outcome)
+                  AND (since IS NULL OR l.at >= since) AND (until IS NULL OR l.at < until)
+                ORDER BY l.entry_id DESC
+                LIMIT most
+            )
+            SELECT w.entry_id, w.at, w.kind, w.actor, w.action, w.target, w.outcome, w.face, w.address, w.times, w.details,
+                   b.looked_to
+            FROM bound b LEFT JOIN wanted w ON true
+            ORDER BY w.entry_id DESC;
         PERFORM set_config('myria.tenant', named, true);
     END IF;
 END $$;
-COMMENT ON FUNCTION myria.audit_for IS 'Acts and refused attempts of the tenant whose administrator shows a key or a token, newest first.';
+COMMENT ON FUNCTION myria.audit_for IS 'Acts and refused attempts of the tenant whose administrator shows a key or a token, newest first, among 10,000.';

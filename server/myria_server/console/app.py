@@ -32,6 +32,7 @@ from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.console import (
     ask,
+    audit,
     builds,
     changes,
     differences,
@@ -45,6 +46,7 @@ from myria_server.console import (
     review,
     topics,
 )
+from myria_server.console import settings as settings_page
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.names import PICKERS, names_offered
 from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
@@ -111,6 +113,7 @@ class Console:
         built = builds.BuildPages(memory, settings)
         differing = differences.DifferencePages(memory)
         operating = operations.OperationsPages(memory, settings)
+        auditing = audit.AuditPages(memory)
         key_pages = keys.KeyPages(memory)
         remembering = remembered.RememberedPages(memory, limits)
         reviewing = review.ReviewPages(settings)
@@ -142,8 +145,9 @@ class Console:
                 Route(PREFIX + "/review", self._viewing(reviewing.overview, ("admin",))),
                 Route(PREFIX + "/review/decide", self._acting(reviewing.decide), methods=["POST"]),
                 Route(PREFIX + "/operations", self._viewing(operating.overview, ("admin",))),
-                Route(PREFIX + "/audit", self._viewing(operating.audit, ("admin",))),
-                Route(PREFIX + "/audit.jsonl", self._viewing(operating.export, ("admin",))),
+                Route(PREFIX + "/settings", self._viewing(settings_page.SettingsPages(settings).overview, ("admin",))),
+                Route(PREFIX + "/audit", self._viewing(auditing.overview, ("admin",))),
+                Route(PREFIX + "/audit.jsonl", self._viewing(auditing.export, ("admin",))),
                 Route(PREFIX + "/keys", self._viewing(key_pages.overview, ("admin",))),
                 Route(PREFIX + "/keys/new", self._viewing(key_pages.form, ("admin",))),
                 Route(PREFIX + "/keys/new", self._acting(key_pages.create), methods=["POST"]),

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 
 from myria.builds import browse
-from myria.builds.change_log import Entry, ScopeChanges, scope_changes
+from myria.builds.change_log import ChangeLine, ScopeChanges, scope_changes
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.memory import Memory
@@ -80,7 +80,7 @@ class DifferencePages:
         }
 
 
-async def _event_ids(connection: Connection, tenant: str, entries: Iterable[Entry]) -> Mapping[int, str]:
+async def _event_ids(connection: Connection, tenant: str, entries: Iterable[ChangeLine]) -> Mapping[int, str]:
     """Return the ids of the events that lines name by their numbers."""
     numbers = [number for entry in entries for number in entry.examples]
     if not numbers:

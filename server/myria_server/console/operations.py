@@ -1,96 +1,96 @@
-"""The pages for who runs a memory: how it does, its settings in force, and who administered what."""
+"""The page on how a memory does: its parts with what to do, what went wrong last, what is used, and what agents say."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-import orjson
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
 
 from myria.access import journal
 from myria.db.clock import rfc3339_of
 from myria.db.queries import sql
 from myria.errors import MyriaError
 from myria.memory import Memory
+from myria.notes.feedback import feedback_report
 from myria.settings import Settings
+from myria.versions import ANALYSIS_VERSION, PLANNER_VERSION, RANKING_VERSION
+from myria_migrations import migrations
 from myria_server.console.desk import Desk, Json
-from myria_server.console.fields import number_of
 
-_PAGE = 50
-_EXPORTED_AT_ONCE = 500
-_SECRET_SETTINGS = ("postgres.dsn",)
-"""Settings whose values may hold a password, so that no page shows them."""
+_REMARKS = 10
+_ERRORS = 5
+_BUILDS_LOOKED_AT = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartHealth:
+    """A part of the memory, how it does, and what to do where it is not well.
+
+    `state` is good, running, paused or failed, and `text` says it. `details` is a text of somebody else's. `runbook`
+    names a page of docs/runbooks.
+    """
+
+    name: str
+    state: str
+    text: str
+    details: str | None = None
+    advice: str | None = None
+    runbook: str | None = None
 
 
 class OperationsPages:
-    """The pages, for administrators alone."""
+    """The page, for administrators alone."""
 
     def __init__(self, memory: Memory, settings: Settings) -> None:
         self._memory = memory
         self._settings = settings
 
     async def overview(self, desk: Desk, _request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show how the parts do, what the tenant uses, and the settings in force."""
+        """Show how the parts do, what went wrong last, what the tenant uses, and what agents say of answers."""
         desk.principal.need_api("admin")
-        memory, tenant = self._memory, desk.principal.tenant
-        problem: MyriaError | None = None
+        values: Json = {
+            "tenant": None,
+            "failed_builds": [],
+            "refusals": [],
+            "feedback": None,
+            "versions": {
+                "Myria": version("myria"),
+                "Schema": str(migrations()[-1]),
+                "Planner": PLANNER_VERSION,
+                "Ranking": RANKING_VERSION,
+                "Analysis of texts": ANALYSIS_VERSION,
+            },
+            "grafana": self._settings.console.grafana_url,
+            "runbooks": self._settings.console.runbooks_url,
+        }
         try:
-            await memory.ready()
+            await self._memory.ready()
         except MyriaError as error:
-            problem = error
-        status: Json | None = None
-        tenant_uses: Json | None = None
-        if problem is None:
-            status = await desk.call("get_snapshot_status")
-            async with memory.database.read(tenant) as connection:
-                row = await connection.fetchrow(sql("access.tenant_in_use"), tenant)
-            tenant_uses = None if row is None else self._with_defaults(dict(row))
-        return "operations.html", {
-            "version": version("myria"),
-            "problem": problem,
-            "status": status,
-            "tenant": tenant_uses,
-            "embeddings": memory.embeddings,
-            "settings": self._settings_in_force(),
+            return "operations.html", {**values, "parts": [_database_away(error)]}
+        status = await desk.call("get_snapshot_status")
+        return "operations.html", {**values, "parts": self._parts(status), **await self._of_tenant(desk)}
+
+    async def _of_tenant(self, desk: Desk) -> Json:
+        """Return what the database says of the visitor's tenant."""
+        memory, tenant = self._memory, desk.principal.tenant
+        async with memory.database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("access.tenant_in_use"), tenant)
+        builds = await memory.registry.builds(tenant, limit=_BUILDS_LOOKED_AT)
+        refusals: list[Json] = []
+        if desk.principal.proof is not None:
+            entries, _ = await journal.entries_for(
+                memory.appending, desk.principal.proof, journal.Sought(text="refusal"), before=None, limit=_ERRORS
+            )
+            refusals = [entry for entry in entries if entry["kind"] == "refusal"]
+        return {
+            "tenant": None if row is None else self._with_defaults(dict(row)),
+            "failed_builds": [build for build in builds if build["status"] == "failed"][:_ERRORS],
+            "refusals": refusals,
+            "feedback": await feedback_report(memory.database, tenant, limit=_REMARKS),
         }
-
-    async def audit(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show who administered what, and which attempts were refused."""
-        desk.principal.need_api("admin")
-        sought = request.query_params.get("q", "").strip().replace("\0", "")
-        before = number_of(request.query_params.get("before"), default=0)
-        entries = await self._entries(desk, sought, before if type(before) is int and before else None, _PAGE + 1)
-        return "audit.html", {
-            "entries": entries[:_PAGE],
-            "sought": sought,
-            "next_before": entries[_PAGE - 1]["entry_id"] if len(entries) > _PAGE else None,
-            "has_proof": desk.principal.proof is not None,
-        }
-
-    async def export(self, desk: Desk, request: Request) -> Response:
-        """Send all entries that hold a text, as JSON lines, newest first."""
-        desk.principal.need_api("admin")
-        sought = request.query_params.get("q", "").strip().replace("\0", "")
-
-        async def lines() -> AsyncIterator[bytes]:
-            before: int | None = None
-            while entries := await self._entries(desk, sought, before, _EXPORTED_AT_ONCE):
-                for entry in entries:
-                    yield orjson.dumps(entry, default=str) + b"\n"
-                before = entries[-1]["entry_id"]
-
-        headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
-        return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
-
-    async def _entries(self, desk: Desk, sought: str, before: int | None, limit: int) -> list[Json]:
-        if desk.principal.proof is None:
-            return []
-        return await journal.entries_for(
-            self._memory.appending, desk.principal.proof, sought=sought, before=before, limit=limit
-        )
 
     def _with_defaults(self, tenant: Json) -> Json:
         """Return what a tenant uses and may: where its row does not say, the settings do."""
@@ -102,19 +102,71 @@ class OperationsPages:
         limits = {name: default if tenant[name] is None else tenant[name] for name, default in defaults.items()}
         return {**tenant, **limits, "created_at": rfc3339_of(tenant["created_at"])}
 
-    def _settings_in_force(self) -> list[Json]:
-        """Return every setting with its value, and whether that is the default; those that were changed come first."""
-        shown = []
-        for setting in Settings.describe():
-            value = self._settings.get(setting.key)
-            is_secret = setting.key in _SECRET_SETTINGS
-            shown.append(
-                {
-                    "key": setting.key,
-                    "variable": setting.variable,
-                    "value": "(not shown)" if is_secret and value else value,
-                    "is_default": value == setting.default,
-                    "doc": setting.doc,
-                }
+    def _parts(self, status: Json) -> list[PartHealth]:
+        """Return how each part does while the database answers."""
+        parts = [PartHealth(name="Database", state="good", text="answers"), _builds(status), _tail(status)]
+        if status["degraded"]:
+            degraded = status["degraded"]
+            parts.append(
+                PartHealth(
+                    name="Topics",
+                    state="paused",
+                    text=f"{degraded['standing']:,} parts were planned without the model",
+                    details=degraded["reason"],
+                    advice="Mend the cause, then ask for a full build.",
+                    runbook="MyriaBuildsDegraded",
+                )
             )
-        return sorted(shown, key=lambda setting: setting["is_default"])
+        for work, wait in status["waits"].items():
+            parts.append(
+                PartHealth(
+                    name="Models",
+                    state="paused",
+                    text=f"{work} waits since {wait['since']}",
+                    details=wait["reason"],
+                    advice="It goes on by itself when the provider answers.",
+                    runbook="MyriaAnswersDegraded",
+                )
+            )
+        return [*parts, PartHealth(name="Embeddings", state="good", text="", details=self._memory.embeddings)]
+
+
+def _database_away(error: MyriaError) -> PartHealth:
+    return PartHealth(
+        name="Database",
+        state="failed",
+        text=error.code,
+        details=error.message,
+        advice="Appends and questions fail until it answers. Look at PostgreSQL and the network between.",
+        runbook="MyriaDatabaseUnreachable",
+    )
+
+
+def _builds(status: Json) -> PartHealth:
+    if status["consecutive_failures"]:
+        return PartHealth(
+            name="Builds",
+            state="failed",
+            text=f"{status['consecutive_failures']:,} failed in a row",
+            advice="The active snapshot stays, and new events are found without topics. Open the newest failed build.",
+            runbook="MyriaBuildsFailing",
+        )
+    if status["paused"]:
+        held = status["held_snapshot_id"]
+        return PartHealth(
+            name="Builds",
+            state="paused",
+            text="paused: a held snapshot waits" if held else "paused by a rollback",
+            advice="Publish or discard it on the page Changes." if held else "Resume them on the page Changes.",
+            runbook="MyriaBuildsPaused",
+        )
+    return PartHealth(name="Builds", state="good", text="building" if status["building"] else "idle")
+
+
+def _tail(status: Json) -> PartHealth:
+    tail, most = status["tail_events"], status["triggers"]["tail_threshold"]["max_unindexed_events"]
+    text = f"{tail:,} events wait for a build, {status['queued']:,} builds are queued"
+    if status["triggers"]["tail_threshold"]["enabled"] and tail > 2 * most and not status["building"]:
+        advice = f"More than {most:,} should begin a build. Look whether a builder runs."
+        return PartHealth(name="Tail", state="paused", text=text, advice=advice, runbook="MyriaTailGrowing")
+    return PartHealth(name="Tail", state="good", text=text)

@@ -33,8 +33,8 @@ ORDER BY at DESC, entry_id DESC
 LIMIT $2;
 
 -- name: for_administrator
--- One page of a tenant's acts and refused attempts, newest first, before an entry, that hold a text.
-SELECT * FROM myria.audit_for($1, $2, $3, $4, $5);
+-- One page of a tenant's acts and refused attempts, newest first, before an entry, of those that are sought.
+SELECT * FROM myria.audit_for($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: calls
 -- Recorded calls, newest first, of one tenant or of all.

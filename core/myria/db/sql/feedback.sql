@@ -24,7 +24,7 @@ ORDER BY e.event_seq DESC LIMIT $2;
 -- name: newest
 -- The newest feedback that has words.
 SELECT f.said_at, f.tool, f.relevant, f.sufficient, e.payload->'feedback'->>'suggestion' AS suggestion,
-       e.payload->'feedback'->>'context' AS context
+       e.payload->'feedback'->>'context' AS context, e.payload->'feedback'->>'notes' AS notes, e.event_id, e.context_id
 FROM myria.tool_feedback f JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = f.event_seq
 WHERE f.tenant_id = $1 AND e.payload->'feedback' ?| ARRAY['suggestion', 'context']
 ORDER BY f.said_at DESC, f.event_seq DESC LIMIT $2;

@@ -1,0 +1,99 @@
+"""The pages of the journal: who administered what, and which attempts were refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from myria.access import journal
+from myria.errors import InvalidTimestamp
+from myria.memory import Memory
+from myria_server.console.desk import Desk, Json
+from myria_server.console.fields import moment_of, number_of
+
+_PAGE = 50
+_EXPORTED_AT_ONCE = 500
+_LONGEST = 200
+
+
+class AuditPages:
+    """The pages, for administrators alone."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show one page of the entries that are sought."""
+        desk.principal.need_api("admin")
+        before = number_of(request.query_params.get("before"), default=0)
+        sought = _sought(request)
+        entries, next_before = await self._entries(
+            desk, sought, before if type(before) is int and before else None, limit=_PAGE
+        )
+        return "audit.html", {
+            "entries": entries,
+            "filters": {name: request.query_params.get(name, "") for name in _FILTERS},
+            "is_filtered": sought != journal.Sought(),
+            "next_before": next_before,
+            "has_proof": desk.principal.proof is not None,
+        }
+
+    async def export(self, desk: Desk, request: Request) -> Response:
+        """Send all entries that are sought as JSON lines, newest first."""
+        desk.principal.need_api("admin")
+        sought = _sought(request)
+
+        async def lines() -> AsyncIterator[bytes]:
+            before: int | None = None
+            while True:
+                entries, before = await self._entries(desk, sought, before, limit=_EXPORTED_AT_ONCE)
+                yield b"".join(orjson.dumps(entry, default=str) + b"\n" for entry in entries)
+                if before is None:
+                    return
+
+        headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
+        return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
+
+    async def _entries(
+        self, desk: Desk, sought: journal.Sought, before: int | None, *, limit: int
+    ) -> tuple[list[Json], int | None]:
+        if desk.principal.proof is None:
+            return [], None
+        return await journal.entries_for(
+            self._memory.appending, desk.principal.proof, sought, before=before, limit=limit
+        )
+
+
+_FILTERS = ("q", "actor", "action", "outcome", "since", "until")
+
+
+def _sought(request: Request) -> journal.Sought:
+    """Return what the fields of the form say.
+
+    Raises:
+        InvalidTimestamp: a moment is none.
+    """
+    texts = {name: request.query_params.get(name, "").strip().replace("\0", "")[:_LONGEST] for name in _FILTERS}
+    return journal.Sought(
+        text=texts["q"],
+        actor=texts["actor"],
+        action=texts["action"],
+        outcome=texts["outcome"],
+        since=_moment(texts["since"], "since"),
+        until=_moment(texts["until"], "until"),
+    )
+
+
+def _moment(text: str, field: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(moment_of(text))
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidTimestamp(f"{field} is no date, and no date with a time of day", field=field) from error

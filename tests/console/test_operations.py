@@ -1,0 +1,242 @@
+"""Operations tells how a memory does and what to do; settings and the journal are found by what is sought."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import orjson
+import pytest
+
+from myria.access.store import AccessStore
+from myria.errors import ConfigurationError
+from myria.settings import AuthSettings, ConsoleSettings, Settings
+from tests.console.conftest import LOCAL, WITH_KEYS, Browser, elements, text_of
+from tests.server.wire import Served, call, event, headers
+from tests.support import builds
+from tests.support.keys import access_store, make_key
+from tests.support.postgres import Database
+
+FACES = ("core", "agent", "admin")
+
+
+async def _page(browser: Browser, path: str, **parameters: str) -> str:
+    page = await browser.get(f"/console/{path}", **parameters)
+    assert page.status_code == 200, page.text
+    return page.text
+
+
+class TestOperations:
+    """The page Operations."""
+
+    async def test_a_memory_that_is_well_says_so(self, browser: Browser) -> None:
+        """Each part has its state, and versions stand below."""
+        text = text_of(await _page(browser, "operations"))
+        assert "Database answers" in text
+        assert "Builds idle" in text
+        assert "Schema 0001_baseline" in text
+        assert "Agents say whether an answer helped" in text
+        assert "What went wrong last" not in text
+
+    async def test_failed_builds_lead_to_their_reasons(
+        self, served: Served, browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The part Builds says what to do; the newest failure is one click away."""
+
+        async def broken(*_: Any, **__: Any) -> Any:
+            raise RuntimeError("the kiln is cold")
+
+        await served.call("append_event", event("a"))
+        monkeypatch.setattr("myria.builds.run.compile_scope", broken)
+        built = await builds.build(database)
+        page = await _page(browser, "operations")
+        assert "1 failed in a row" in text_of(page)
+        assert "docs/runbooks/MyriaBuildsFailing.md" in text_of(page)
+        assert "the kiln is cold" in text_of(page)
+        link = next(a["href"] for tag, a in elements(page) if built.build_id in (a.get("href") or ""))
+        assert (await browser.get(link or "")).status_code == 200
+
+    async def test_a_pause_says_how_it_ends(self, served: Served, browser: Browser, database: Database) -> None:
+        """After a rollback builds are paused, and the page says where to resume them."""
+        ids = []
+        for key in "ab":
+            await served.call("append_event", event(key))
+            ids.append((await builds.build(database)).snapshot_id)
+        await served.call("rollback", {"to": ids[0]})
+        assert "paused by a rollback Resume them on the page Changes" in text_of(await _page(browser, "operations"))
+
+    async def test_feedback_is_counted_and_leads_to_its_notes(self, served: Served, browser: Browser) -> None:
+        """What agents say of answers is summed by tool; remarks lead to the notes that are meant."""
+
+        async def ask(name: str, **arguments: Any) -> dict[str, Any]:
+            answer = await served.post(call(name, arguments), headers(name), path="/mcp/agent")
+            content: dict[str, Any] = answer.json()["result"]["structuredContent"]
+            return content
+
+        note = (await ask("remember", content="The kiln opens on Friday", topic="kiln", type="fact"))["id"]
+        for suggestion in ("say <b>when</b>", ""):
+            more = {"suggestion": suggestion} if suggestion else {}
+            said = {"tool_name": "recall", "relevant": True, "sufficient": not suggestion, "fragment_ids": [note]}
+            assert (await ask("tool_feedback", **said, **more)).get("success"), said
+        page = await _page(browser, "operations")
+        assert "recall 2 2 1" in text_of(page)
+        assert "say &lt;b&gt;when&lt;/b&gt;" in page
+        link = next(a["href"] for tag, a in elements(page) if "/notes/" in (a.get("href") or ""))
+        assert "The kiln opens on Friday" in text_of((await browser.get(link or "")).text)
+
+
+class TestUse:
+    """Where a tenant has bounds."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """A tenant may store a thousand bytes; dashboards have an address."""
+        console = ConsoleSettings(enabled=True, grafana_url="https://grafana.example.com/d/myria")
+        return replace(LOCAL, auth=AuthSettings(tenant_bytes_stored=1000), console=console)
+
+    async def test_use_is_measured(self, served: Served, browser: Browser) -> None:
+        """What is used stands beside what may be used, also as a meter; dashboards are linked."""
+        await served.call("append_event", event("a"))
+        page = await _page(browser, "operations")
+        meters = [attributes for tag, attributes in elements(page) if tag == "meter"]
+        assert 0 < int(meters[0]["value"] or "") < int(meters[0]["max"] or "") == 1000
+        assert [a["rel"] for tag, a in elements(page) if "grafana.example.com" in (a.get("href") or "")] == [
+            "noreferrer"
+        ]
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "//x", "ftp://x", "https://me:secret@x", "https://x/?q", ""]
+)
+@pytest.mark.parametrize("name", ["grafana_url", "runbooks_url"])
+def test_links_go_to_the_web_only(name: str, address: str) -> None:
+    """A setting that is no plain address of the web is refused when the server starts."""
+    with pytest.raises(ConfigurationError, match=f"console.{name}"):
+        ConsoleSettings(**{name: address})
+
+
+class TestSettings:
+    """The page of settings."""
+
+    @pytest.fixture
+    def settings(self, tmp_path: Path, database: Database) -> Settings:
+        """Settings of all sources."""
+        file = tmp_path / "myria.yaml"
+        file.write_text("console: {enabled: true}\nbuilder: {max_unindexed_events: 77}\n")
+        environment = {"MYRIA_POSTGRES_DSN": database.server_dsn, "MYRIA_CONSOLE_SESSION_S": "600"}
+        return Settings.load(file, environment, {"mcp.compress_bytes": 55})
+
+    async def test_each_value_says_where_it_came_from(self, browser: Browser, settings: Settings) -> None:
+        """File, environment, command line and default are told apart; the database's password is not shown."""
+        page = await _page(browser, "settings")
+        text = text_of(page)
+        assert "builder.max_unindexed_events MYRIA_BUILDER_MAX_UNINDEXED_EVENTS 77 file /" in text
+        assert "console.session_s MYRIA_CONSOLE_SESSION_S 600.0 environment default: 43200.0" in text
+        assert "mcp.compress_bytes MYRIA_MCP_COMPRESS_BYTES 55 command line default:" in text
+        assert "mcp.linger_s MYRIA_MCP_LINGER_S 5.0 default" in text
+        assert "postgres.dsn MYRIA_POSTGRES_DSN (not shown) environment" in text
+        assert settings.postgres.dsn not in page
+
+    async def test_settings_are_found_by_a_word(self, browser: Browser) -> None:
+        """A filter leaves those that hold a word; another those that were changed."""
+        text = text_of(await _page(browser, "settings", q="SESSION_s"))
+        assert "console.session_s" in text
+        assert "builder.max_unindexed_events" not in text
+        changed = text_of(await _page(browser, "settings", changed="on"))
+        assert "builder.max_unindexed_events" in changed
+        assert "mcp.linger_s" not in changed
+        assert "No setting fits" in text_of(await _page(browser, "settings", q="\x00<b>"))
+
+
+class TestAudit:
+    """The journal, where a key is asked for."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """Callers need a key."""
+        return WITH_KEYS
+
+    @pytest.fixture
+    async def store(self, database: Database) -> AsyncIterator[AccessStore]:
+        """Keys may be made, of two tenants."""
+        async with access_store(database, "other") as opened:
+            yield opened
+
+    @pytest.fixture
+    async def admin(self, browser: Browser, store: AccessStore) -> Browser:
+        """The browser of an administrator."""
+        await browser.sign_in(await make_key(store, "ada", roles=("read", "admin"), faces=FACES))
+        return browser
+
+    @pytest.fixture
+    async def entries(self, database: Database) -> None:
+        """10,100 entries, the oldest of another actor, and one of another tenant."""
+        connection = await asyncpg.connect(database.superuser_dsn)
+        await connection.execute("DELETE FROM myria.access_log")
+        await connection.execute(
+            "INSERT INTO myria.access_log (tenant_id, at, kind, actor, action, target, outcome) "
+            "SELECT 'default', timestamptz '2026-01-01 00:00Z' + n * interval '1 minute', 'act', "
+            "CASE WHEN n = 1 THEN 'eve' ELSE 'ada' END, CASE WHEN n % 2 = 0 THEN 'rollback' ELSE 'publish' END, "
+            "'snap_' || n, CASE WHEN n % 100 = 0 THEN 'stale_parent' ELSE 'ok' END FROM generate_series(1, 10100) n"
+        )
+        await connection.execute(
+            "INSERT INTO myria.access_log (tenant_id, kind, actor, action, outcome) "
+            "VALUES ('other', 'act', 'eve', 'rollback', 'ok')"
+        )
+        await connection.close()
+
+    @pytest.mark.usefixtures("entries")
+    async def test_entries_are_found_by_each_filter(self, admin: Browser) -> None:
+        """Who, what, outcome and times narrow the list, alone and together; it is exported as it is filtered."""
+
+        async def exported(**filters: str) -> list[dict[str, Any]]:
+            answer = await admin.get("/console/audit.jsonl", **filters)
+            assert answer.headers["content-type"].startswith("application/jsonl")
+            return [orjson.loads(line) for line in answer.text.splitlines()]
+
+        assert {entry["outcome"] for entry in await exported(outcome="stale_parent")} == {"stale_parent"}
+        assert len(await exported(outcome="stale_parent")) == 101
+        assert {entry["action"] for entry in await exported(action="publish", since="2026-01-08T00:00")} == {"publish"}
+        between = await exported(since="2026-01-01T00:10", until="2026-01-01T00:20")
+        assert [entry["target"] for entry in between] == [f"snap_{n}" for n in range(19, 9, -1)]
+        assert [entry["target"] for entry in await exported(actor="eve")] == ["snap_1"]
+        assert [entry["target"] for entry in await exported(q="snap_5000", actor="ada")] == ["snap_5000"]
+        assert not await exported(until="2020-01-01T00:00")
+        page = text_of(await _page(admin, "audit", action="rollback", outcome="stale_parent"))
+        assert "snap_10100" in page
+        assert "snap_10098" not in page
+
+    @pytest.mark.usefixtures("entries")
+    async def test_a_page_looks_at_a_bounded_number_of_entries(self, admin: Browser) -> None:
+        """What is sought among many others is found by looking on; no statement reads the whole journal."""
+        page = await admin.get("/console/audit", actor="eve")
+        assert "None of the 10,000 entries looked at fits" in text_of(page.text)
+        older = next(a["href"] for tag, a in elements(page.text) if "before=" in (a.get("href") or ""))
+        found = await admin.get(older or "")
+        assert "snap_1 ok" in text_of(found.text)
+        assert "before=" not in found.text
+
+    @pytest.mark.parametrize("odd", ["no day", "2026-13-01", "9999-12-31T23:59:59+00:01", "\x00", "1" * 5000])
+    async def test_odd_filters_get_a_page(self, admin: Browser, odd: str) -> None:
+        """A moment that is none is refused by name; other texts find nothing."""
+        for name in ("q", "actor", "action", "outcome", "since", "until", "before"):
+            page = await admin.get("/console/audit", **{name: odd})
+            assert page.status_code in (200, 400), (name, page.text)
+            assert page.status_code == 200 or f"{name} is no date" in text_of(page.text)
+
+    async def test_refusals_are_shown_with_what_went_wrong(
+        self, served: Served, admin: Browser, store: AccessStore
+    ) -> None:
+        """What was refused lately stands on Operations, and leads to the journal."""
+        reader = await make_key(store, "bob", roles=("read",), faces=FACES)
+        sent = {**headers("myria.rollback"), "authorization": f"Bearer {reader}"}
+        await served.post(call("myria.rollback", {}), sent, path="/mcp/admin")
+        for _ in range(200):
+            page = await _page(admin, "operations")
+            if "Refused: role_required" in text_of(page):
+                break
+        link = next(a["href"] for tag, a in elements(page) if "outcome=role_required" in (a.get("href") or ""))
+        assert "role_required" in text_of((await admin.get(link or "")).text)
