@@ -63,6 +63,41 @@ async def test_a_note_is_shown_with_its_reasons_and_approved(served: Served, bro
     assert await _recalled(served) == ["The kiln opens on Friday"]
 
 
+async def test_no_other_page_shows_a_held_note(served: Served, browser: Browser, database: Database) -> None:
+    """Neither its own pages nor those of its people, its conversation, or the note that it would replace."""
+    old = await ask(served, "remember", content="The kiln plan is old", agentId="fern", sessionId="s", type="fact")
+    said = {"agentId": "fern", "sessionId": "s", "topic": "quokka", "keywords": ["quokka"], "source": "quokka"}
+    note_id = await _hold(served, "The kiln plan needs a quokka", supersedes=[old["id"]], **said)
+    (held,) = (await ask(served, "list_held_notes"))["under_review"]
+    people = "&".join(f"as={name}" for name in held["participants"])
+    found = (await ask(served, "query_event_nodes", participants=held["participants"]))["root"]["children"]
+    paths = [
+        f"/console/events/{held['event_id']}?{people}",
+        *(f"/console/events/{node['event_id']}?{people}" for node in found),
+        *(f"/console/notes/{one}?as=fern" for one in (note_id, old["id"])),
+        "/console/notes?as=fern&q=kiln&superseded=on",
+        "/console/notes?as=fern",
+        *(f"/console/ask?{people}&{more}" for more in ("q=kiln+plan&why=on", "context=s&order=oldest", "view=topics")),
+        f"/console/ask?{people}&q=kiln&why=on&expected={held['event_id']}",
+        "/console/topics?as=fern",
+        f"/console/topics?{people}&view=time",
+        "/console/people",
+        "/console/people/one?name=fern",
+        "/console/changes",
+        "/console/operations",
+    ]
+    for is_built in (False, True):
+        if is_built:
+            await builds.build(database)
+        for path in paths:
+            page = await browser.client.get(path)
+            assert page.status_code < 500
+            assert "quokka" not in page.text, path
+    await ask(served, "decide_notes", note_ids=[note_id], decision="approve")
+    shown = [path for path in paths if "quokka" in (await browser.client.get(path)).text]
+    assert len(shown) > 5
+
+
 async def test_many_are_refused_with_one_reason(served: Served, browser: Browser) -> None:
     """Those chosen, and no other; the form sent again changes nothing; what was decided meanwhile is told."""
     ids = [await _hold(served, f"We decided on kiln {number}") for number in range(3)]

@@ -398,6 +398,25 @@ async def test_a_decision_while_a_replaced_note_changes(desk: Desk) -> None:
     assert await desk.holds_up()
 
 
+async def test_a_held_note_without_what_hides_it_waits(desk: Desk, databases: Databases) -> None:
+    """An import that was cut off behind a held note keeps it no live note, and a reviewer lets it in."""
+    held = await desk.remember("We decided on Monday")
+    bound = await transfer.export_bound(desk.memory.database, TENANT)
+    pages = transfer.export_pages(desk.memory.database, TENANT, bound, withdrawn=True)
+    lines = b"".join([page.text async for page in pages]).splitlines(keepends=True)
+    other = databases.create()
+    async with Memory(other.server_dsn, Settings()) as memory:
+        await transfer.import_lines(
+            memory.log, TENANT, lines[:1], Limits(), on_refused=lambda line: pytest.fail(str(line))
+        )
+        there = Desk(memory)
+        assert await there.live() == []
+        assert [note["note_id"] for note in await there.listed()] == [held.note_id]
+        await there.decide(held.note_id, "approve")
+        assert await there.live() == ["We decided on Monday"]
+        assert await there.holds_up()
+
+
 class TestFacts:
     """Facts of turns have a confidence."""
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from myria.access import journal
+from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import AuthSettings, ReviewSettings, Settings, TurnsSettings
 from myria_server.api.memtrace.handlers import ROUTES
@@ -146,7 +148,7 @@ async def test_an_agent_is_told_that_a_note_waits(served: Served) -> None:
     assert refused["code"] == "note_held"
 
 
-async def test_many_are_decided_at_once_each_by_itself(served: Served) -> None:
+async def test_many_are_decided_at_once_each_by_itself(served: Served, database: Database) -> None:
     """What cannot be decided is told beside what was; a repeat changes nothing; each decision is in the journal."""
     notes = [await ask(served, "remember", content=f"We decided on {n}", type="decision") for n in range(3)]
     ids = [note["id"] for note in notes]
@@ -159,6 +161,15 @@ async def test_many_are_decided_at_once_each_by_itself(served: Served) -> None:
         None,
         "note_not_found",
     ]
+    async with Pool(database.operator_dsn) as pool:
+        entries = await journal.entries(pool, "default", 4)
+    told = {(entry["target"], entry["outcome"], entry["details"]["decision"]) for entry in entries}
+    assert told == {
+        (ids[0], "note_decided", "approve"),
+        (ids[1], "ok", "approve"),
+        (ids[2], "ok", "approve"),
+        ("note_none", "note_not_found", "approve"),
+    }
     assert (await ask(served, "decide_notes", note_ids=ids[1:], decision="approve"))["changed"] == 0
     wrong: list[dict[str, Any]] = [
         {"note_ids": []},
