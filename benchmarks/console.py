@@ -18,7 +18,7 @@ from itertools import islice
 import httpx
 import orjson
 
-from benchmarks.console_pages import PAGES, Shown, loaded_by
+from benchmarks.console_pages import PAGES, Shown, first_link, loaded_by
 from benchmarks.databases import build, built, load
 from benchmarks.load import drive
 from benchmarks.mcp_http import request, tool_call
@@ -40,6 +40,8 @@ ARCHIVIST = "archivist"
 LONG_EVENTS, LONG_NOTES = 60, 60
 LONG_EVENT, LONG_NOTE = 120_000, 9_000
 """Characters of one text. There are as many as fill a page."""
+HELD = "decision"
+"""The kind of the notes that wait for a review."""
 
 _MORE = re.compile(r'<a class="button" href="([^"]+)">More</a>')
 
@@ -83,7 +85,7 @@ async def console_over(bench: Bench, size: int) -> AsyncIterator[Console]:
     roles = ("read", "append", "admin", "erase")
     key = await bench.cluster.key(name, (), may_ask=("*",), roles=roles, faces=faces)
     dsn, log_file = bench.cluster.dsns(name).server, bench.log(f"{PART}-{size}")
-    async with myria_server(dsn, log_file, CONSOLE_ENABLED="true", AUTH_MODE="keys") as server:
+    async with myria_server(dsn, log_file, CONSOLE_ENABLED="true", AUTH_MODE="keys", REVIEW_KINDS=HELD) as server:
         await _keep_notes(server, key)
         cookie = await _signed_in(server, key)
         _, largest = await scopes(bench.cluster, name)
@@ -161,8 +163,9 @@ async def _signed_in(server: Server, key: str) -> str:
 async def _keep_notes(server: Server, key: str) -> None:
     texts = [event["payload"]["text"] for event in events(LONG_NOTES, sets=1)]
     kept = [
-        tool_call(server.port, "remember", {"content": _long(text, LONG_NOTE), "agentId": ARCHIVIST}, key=key)
+        tool_call(server.port, "remember", {"content": _long(text, LONG_NOTE), "agentId": ARCHIVIST, **more}, key=key)
         for text in texts
+        for more in ({}, {"type": HELD})
     ]
     await drive(kept, port=server.port)
 
@@ -170,10 +173,10 @@ async def _keep_notes(server: Server, key: str) -> None:
 async def _what_to_show(client: httpx.AsyncClient, scope: Scope, snapshots: Mapping[str, str]) -> Shown:
     """Find what the addresses of pages name, by following links as a person does."""
 
-    async def first_link(page: str, below: str, **parameters: str) -> str:
+    async def link(page: str, below: str, **parameters: str) -> str:
         answer = await client.get(f"/console/{page}", params=parameters)
         _need_page(page, answer)
-        return answer.text.partition(f'href="/console/{below}/')[2].partition("?")[0]
+        return first_link(answer.text, below)
 
     who = scope.participants[0]
     question = " ".join(scope.texts[0].split()[:4])
@@ -181,12 +184,13 @@ async def _what_to_show(client: httpx.AsyncClient, scope: Scope, snapshots: Mapp
         who=who,
         archivist=ARCHIVIST,
         question=question,
-        event=await first_link("ask", "events", **{"as": who, "q": question}),
-        long_event=await first_link("ask", "events", **{"as": ARCHIVIST}),
-        topic=await first_link("topics", "topics", **{"as": who}),
-        note=await first_link("notes", "notes", **{"as": ARCHIVIST}),
+        event=await link("ask", "events", **{"as": who, "q": question}),
+        long_event=await link("ask", "events", **{"as": ARCHIVIST}),
+        topic=await link("topics", "topics", **{"as": who}),
+        note=await link("notes", "notes", **{"as": ARCHIVIST}),
         before=snapshots["before"],
         after=snapshots["after"],
+        build=await link("changes/builds", "changes/builds"),
     )
 
 

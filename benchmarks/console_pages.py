@@ -31,7 +31,10 @@ PAGES: Mapping[str, str] = {
     "person": "/people/one?as={who}&name={who}",
     "person: long texts": "/people/one?as={archivist}&name={archivist}",
     "person: erase": "/people/erase?as={who}&name={who}&shared=remove",
+    "review": "/review",
     "changes": "/changes",
+    "changes: builds": "/changes/builds",
+    "changes: one build": "/changes/builds/{build}",
     "changes: build": "/changes/build",
     "changes: roll back": "/changes/rollback?snapshot={before}",
     "changes: differences": "/changes/diff?from={before}&to={after}",
@@ -70,11 +73,17 @@ class Shown:
     note: str
     before: str
     after: str
+    build: str
 
     def address(self, page: str) -> str:
         """Return the address of a page with what it names."""
         names = {name: quote(getattr(self, name), safe="") for name in self.__slots__}
         return "/console" + page.format_map(names)
+
+
+def first_link(html: str, below: str) -> str:
+    """Return what the first link of a page to an address below another one names."""
+    return html.partition(f'href="/console/{below}/')[2].partition('"')[0].partition("?")[0]
 
 
 def loaded_by(html: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from myria.log.event import parse_event
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.notes.drafting import Draft
-from myria.settings import AuthSettings, ConsoleSettings, IngestSettings, Settings
+from myria.settings import AuthSettings, ConsoleSettings, IngestSettings, ReviewSettings, Settings
 from tests.clients.conftest import Outside
 from tests.clients.test_console import chromium
 from tests.console.conftest import Browser
@@ -34,7 +35,7 @@ PROGRAM = (Path(__file__).parent / "node" / "console_hostile.mjs").read_text()
 MOST_BYTES = 150_000
 MIB = 1024 * 1024
 LIMITS = Limits(payload_bytes=2 * MIB)
-OTHER = "other"
+OTHER, HELD = "other", "decision"
 
 MARKUP = (
     "<script>window.hit = 1</script><img src=x onerror='window.hit=1'><svg/onload=hit=1><a href=javascript:hit=1>x</a>"
@@ -65,6 +66,7 @@ def settings() -> Settings:
         console=ConsoleSettings(enabled=True),
         auth=AuthSettings(mode="keys"),
         ingest=IngestSettings(payload_bytes=2 * MIB),
+        review=ReviewSettings(kinds=(HELD,)),
     )
 
 
@@ -141,7 +143,8 @@ async def _fill(memory: Memory, database: Database, tenant: str, say: Callable[[
             source=say(MARKUP)[:100],
         )
         kept = await memory.notes.remember(tenant, (who,), draft, contract="memento", speaker=say(BREAKS_OUT)[:100])
-    after = (await builds.build(database, tenant=tenant)).snapshot_id or ""
+        await memory.notes.remember(tenant, (who,), replace(draft, kind=HELD), contract="memento", speaker=who)
+    last = await builds.build(database, tenant=tenant)
     async with memory.database.read(tenant) as connection:
         topic = await connection.fetchval(
             "SELECT topic_id FROM myria.topics WHERE tenant_id = $1 ORDER BY topic_id LIMIT 1", tenant
@@ -155,7 +158,8 @@ async def _fill(memory: Memory, database: Database, tenant: str, say: Callable[[
         topic=topic,
         note=kept.note_id,
         before=before,
-        after=after,
+        after=last.snapshot_id or "",
+        build=last.build_id,
     )
 
 

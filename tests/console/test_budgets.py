@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.console_pages import PAGES, Shown, loaded_by
 from myria.memory import Memory
+from myria.settings import ConsoleSettings, ReviewSettings, Settings
 from tests.console.conftest import Browser
 from tests.isolation.world import Statements
 from tests.server.wire import MODERN, Served, call, event, headers
@@ -18,8 +19,15 @@ from tests.support.postgres import Database
 MOST_BYTES = 150_000
 WHO, ARCHIVIST = "ada", "archivist"
 LONG_EVENT, LONG_NOTE = 60_000, 9_900
+HELD = "decision"
 A_LEVEL = 3
 """Statements that one more level of a tree may take."""
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """The console is on, and some notes wait for a review."""
+    return Settings(console=ConsoleSettings(enabled=True), review=ReviewSettings(kinds=(HELD,)))
 
 
 @pytest.fixture
@@ -56,7 +64,11 @@ async def _fill(served: Served, memory: Memory, database: Database) -> Shown:
     for number in range(40):
         words = f"<note {number}> of {WHO}{number} \U0001f600 "
         note = await _remember(served, (words * LONG_NOTE)[:LONG_NOTE])
-    after = (await builds.build(database)).snapshot_id
+    for number in range(25):
+        await _remember(
+            served, (f'Decided <{number}>: {WHO}{number} & "\U0001f600" ' * LONG_NOTE)[:LONG_NOTE], type=HELD
+        )
+    last = await builds.build(database)
     tree = await served.call("query_references", {"participants": [WHO]})
     topic = next(node["topic_id"] for node in tree.content["root"]["children"] if "topic_id" in node)
     return Shown(
@@ -68,7 +80,8 @@ async def _fill(served: Served, memory: Memory, database: Database) -> Shown:
         topic=topic,
         note=note,
         before=before or "",
-        after=after or "",
+        after=last.snapshot_id or "",
+        build=last.build_id,
     )
 
 
