@@ -10,6 +10,7 @@ from myria.access.store import AccessStore
 from myria.settings import AuthSettings, ConsoleSettings, Settings
 from tests.clients.conftest import Outside
 from tests.clients.test_console import LONG, WAYS, chromium, look
+from tests.clients.test_console_acts import hands
 from tests.server.wire import Served
 from tests.support.keys import make_key
 
@@ -42,3 +43,32 @@ async def test_the_pages_of_keys_are_accessible_and_whole(
         assert seen["fits"] is not False, seen
     assert sum(seen["title"] == "Key made · Myria" for seen in looks) == len(WAYS)
     assert len(await store.keys("default")) == 2 + len(WAYS)
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_a_key_is_made_and_revoked_by_keyboard(
+    outside: Outside, chromium: str, served: Served, store: AccessStore, scripts: bool
+) -> None:
+    """Somebody signs in, makes a key, replaces it, and revokes the old one."""
+    key = await make_key(store, "root", name="mine", roles=("read", "admin"), faces=("core", "admin"))
+    async with hands(outside, chromium, served, scripts=scripts) as person:
+        await person.open("/console/operations")
+        await person.write("#key", key)
+        await person.go("main button.main", "Settings in force")
+        await person.go("main a[href$='/console/keys']", "(yours)")
+        await person.go("main a[href$='/console/keys/new']", "Make a key")
+        await person.write("#name", "a robot")
+        await person.go("main button.main", "shown this once")
+        (robot,) = [found for found in await store.keys("default") if found["name"] == "a robot"]
+        assert (robot["roles"], robot["faces"], robot["as"]) == (["read"], ["core"], ["root"])
+        await person.open("/console/keys")
+        await person.go(f"main a[href$='/{robot['key_id']}/rotate']", "Replace the key")
+        await person.go("main button.main", "Key replaced")
+        await person.open("/console/keys")
+        await person.go(f"main a[href$='/{robot['key_id']}/revoke']", "Nobody can use the key again")
+        await person.write("#reason", "lost")
+        await person.go("main button.danger", "Revoked.")
+        assert person.path == "/console/keys"
+    states = {found["key_id"]: found["state"] for found in await store.keys("default")}
+    assert states[robot["key_id"]] == "revoked"
+    assert sorted(states.values()) == ["active", "active", "revoked"]

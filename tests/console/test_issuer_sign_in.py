@@ -467,12 +467,30 @@ async def test_an_administrator_by_token_has_what_needs_no_proof(serve: Serve, l
 
 
 async def test_an_audience_of_the_issuer_counts_here_too(serve: Serve, login: Login) -> None:
-    """With `audiences`, a token for one of these is good at the console, as at every API."""
+    """With `audiences`, a token for one of these is good at the console; then no resource need be asked for."""
     login.ways.access = {"team": "a", "aud": "memory"}
-    async with serve(audiences=["memory"]) as served:
+    async with serve(console={"resource": ""}, audiences=["memory"]) as served:
         browser, page = await sign_in(served)
         assert page.url.path == "/console/ask"
+        assert "resource" not in login.exchanges[0]
+        assert not any("resource" in asked for asked in login.codes.values())
         await browser.client.aclose()
+
+
+async def test_a_sign_in_may_end_at_another_server(serve: Serve, login: Login) -> None:
+    """Nothing of it is in a process: one server begins it, another one finishes it, and both know the session."""
+    async with serve() as first, serve(auth={"public_url": str(first.client.base_url).rstrip("/")}) as second:
+        browser, same = another(first), another(second)
+        begun = await browser.client.get("/console/sign-in/with/login", params={"next": "/console/people"})
+        same.client.cookies.update(dict(browser.client.cookies))
+        back = await same.client.get(begun.headers["location"])
+        page = await same.get(back.headers["location"].replace(str(first.client.base_url), str(second.client.base_url)))
+        assert str(page.url).startswith(str(second.client.base_url))
+        assert page.url.path == "/console/people"
+        browser.client.cookies.update(dict(same.client.cookies))
+        assert (await browser.get("/console/people")).url.path == "/console/people"
+        await browser.client.aclose()
+        await same.client.aclose()
 
 
 async def test_signing_in_leads_nowhere_else(serve: Serve) -> None:

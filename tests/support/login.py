@@ -111,7 +111,7 @@ class Login(RunningIssuer):
         if asked is None or any(given.get(name) != asked.get(name) for name in bound):
             return 400, {"error": "invalid_grant", "error_description": "<b>this code is not good</b>"}
         answer: dict[str, Any] = {
-            "access_token": self.ways.access_token or self.access_token(asked["resource"], **self.ways.access),
+            "access_token": self.ways.access_token or self.access_token(asked.get("resource", ""), **self.ways.access),
             "token_type": "Bearer",
         }
         if "openid" in asked.get("scope", "").split() and self.ways.identity is not None:

@@ -108,11 +108,14 @@ class ConsoleClient(_Strict):
 
     `client_secret` says where a confidential client's secret is: `${NAME}` a variable, `${file:/path}` a file, or
     `${secret:NAME}` one that is kept sealed. Both addresses come from the server's metadata, unless they are here.
+    `resource` is what tokens are asked for (RFC 8707); left out, the console's address; empty where the server takes no
+    such parameter, which then needs `audiences`.
     """
 
     client_id: _Text
     client_secret: Annotated[str, Field(max_length=500)] | None = None
     scopes: Annotated[tuple[Annotated[str, Field(pattern=r"^[!#-\[\]-~]{1,200}$")], ...], Field(max_length=50)] = ()
+    resource: Annotated[str, Field(pattern=r"^[!-~]*$", max_length=500)] | None = None
     authorization_endpoint: Annotated[str, Field(max_length=2000)] | None = None
     token_endpoint: Annotated[str, Field(max_length=2000)] | None = None
 

@@ -100,7 +100,7 @@ class IssuerClient:
         issuer: with the section `console`.
         secret: of a confidential client; None for a public one.
         redirect_uri: where the issuer sends browsers back.
-        resource: for what tokens are issued.
+        resource: for what tokens are asked, where the issuer's entry does not say.
         ticks: a steady clock, in seconds.
     """
 
@@ -118,7 +118,7 @@ class IssuerClient:
         self.console: ConsoleClient = issuer.console
         self._secret = secret
         self._redirect_uri = redirect_uri
-        self._resource = resource
+        self._resource = resource if self.console.resource is None else self.console.resource
         self._ticks = ticks
         self._exchanging = asyncio.Semaphore(AT_ONCE)
         self._fetching = asyncio.Lock()
@@ -182,8 +182,9 @@ class IssuerClient:
             "redirect_uri": self._redirect_uri,
             "client_id": self.console.client_id,
             "code_verifier": sign_in.verifier,
-            "resource": self._resource,
         }
+        if self._resource:
+            fields["resource"] = self._resource
         auth: httpx.BasicAuth | None = None
         if self._secret is not None and endpoints.posts_secret:
             fields["client_secret"] = self._secret
