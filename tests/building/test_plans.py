@@ -41,6 +41,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "builds.newest": (),
     "builds.failed_tasks": ("bld_x",),
     "browse.event_ids": ([1, 2, 3],),
+    "browse.renderings": (IDS, 5),
     "llm.spent_by_build": ("bld_x",),
     "snapshots.active": (),
     "snapshots.page": (None, None, 20),
