@@ -16,7 +16,7 @@ import pytest
 
 from myria.access.store import AccessStore
 from myria.memory import Memory
-from myria.settings import AuthSettings, IngestSettings, McpSettings, Settings
+from myria.settings import AuthSettings, IngestSettings, McpSettings, ReviewSettings, Settings
 from myria_server import serving as http_module
 from myria_server.api.memtrace.handlers import ROUTES, Route
 from myria_server.api.memtrace.openapi import document
@@ -105,6 +105,12 @@ class Answers:
 
     def _operation(self, route: Route) -> Any:
         return self._described["paths"][PREFIX + route.path][route.method.lower()]
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """What an intern says waits for a review."""
+    return Settings(review=ReviewSettings(sources=("speaker:intern",)))
 
 
 @pytest.fixture
@@ -197,6 +203,9 @@ async def answer_requests(served: Served, key: str, answers: Answers) -> None:
     for name in ("get_session", "change_session", "list_session_memories", "get_session_context"):
         await ask(name, session["id"], status=200)
     await ask("get_memory", kept["id"], status=200)
+    held = await ask("keep_memories", status=201, body={**SAID, "agent_id": "intern"})
+    assert held["held"]
+    assert (await ask("withdraw_memory", held["id"], status=409))["code"] == "note_held"
     await ask("withdraw_memory", kept["id"], status=204)
     gone = await ask("keep_memories", status=404, **once)
     assert gone["code"] == "note_not_found"
