@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from myria.db.clock import to_datetime
 from myria.log.payloads import whole_text
+from myria.search.reasons import SIGNALS, STAGES
 from myria.topics.model import level_name
 from myria_cli.console import count, one_line, shown
 
@@ -115,26 +116,13 @@ def _node_text(node: Mapping[str, Any], who: Sequence[str], *, scores: bool, sta
 def signals_text(signals: Mapping[str, int]) -> str:
     """Return what each signal gave to a score, the most first."""
     ordered = sorted(signals.items(), key=lambda item: -abs(item[1]))
-    return ", ".join(f"{signal.replace('_', ' ')} {share:+,}" for signal, share in ordered)
-
-
-_STAGES = {
-    "shown": "is shown",
-    "said_again": "is not shown by itself: a match that says the same stands for it",
-    "no_room": "is not shown: what is ranked before it fills the answer",
-    "not_matched": "is not found: it holds nothing of the question",
-    "filtered": "is not shown: the filters exclude it",
-    "nothing_fits": "is not shown: no event answers the question well enough",
-    "replaced": "is not shown: a newer event replaced it",
-    "internal": "is not shown: it is internal",
-    "not_visible": "is not visible to those who ask, or there is none",
-}
+    return ", ".join(f"{SIGNALS.get(signal, signal)} {share:+,}" for signal, share in ordered)
 
 
 def expected_text(expected: Mapping[str, Any]) -> Text:
     """Return what became of an event that was expected."""
-    place = f", place {expected['place']}" if expected["place"] else ""
-    text = Text.assemble((f"{expected['event_id']} {_STAGES[expected['stage']]}{place}", "bold"))
+    place = f" (place {expected['place']})" if expected["place"] else ""
+    text = Text.assemble((f"{expected['event_id']}{place}: {STAGES.get(expected['stage'], expected['stage'])}", "bold"))
     if expected["signals"]:
         text.append(f"  [score {expected['score']}, {signals_text(expected['signals'])}]", style="dim")
     return text

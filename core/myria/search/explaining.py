@@ -4,41 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from myria.index.block import Ints
-
-Signal = Literal[
-    "words",
-    "meaning",
-    "neighbours",
-    "passage",
-    "conversation",
-    "speaker",
-    "time",
-    "says_when",
-    "names",
-    "wish",
-    "wording",
-    "not_yet",
-    "participants",
-    "hints",
-    "not_about",
-    "replaces",
-    "later_state",
-    "second_look",
-]
-"""What may raise or lower a score, by name; docs/retrieval.md says what each is."""
-
-Stage = Literal[
-    "shown", "said_again", "no_room", "not_matched", "filtered", "nothing_fits", "replaced", "internal", "not_visible"
-]
-"""What became of an expected event. shown; said_again: a match that says the same stands for it; no_room: ranked, but
-after what there was room for; not_matched: it holds nothing of the question; filtered: the query's filters keep it out;
-nothing_fits: nothing answers the question well enough; replaced: a newer event did; internal; not_visible to who asks,
-absent or withdrawn, which look alike."""
+from myria.search.reasons import Signal, Stage
 
 _SCALE: Final = 100
 _UNITY: Final = 65_536

@@ -17,10 +17,11 @@ from myria.index.block import Ints, View
 from myria.index.corpus import Corpus, Mask, Timeline
 from myria.index.vectors import ABSENT, WHOLE, Near
 from myria.search.census import Census
-from myria.search.explaining import Placed, Shares, Stage, Trace
+from myria.search.explaining import Placed, Shares, Trace
 from myria.search.plan import Plan
 from myria.search.queries import EventNodesQuery, Order, ReferencesQuery
 from myria.search.question import Question, read
+from myria.search.reasons import Stage
 from myria.search.scoring import Replaced, Scores, raise_scores, scored
 from myria.search.successors import Leader, Succession, kept_later, likely_state, told_to_change
 from myria.search.weights import WEIGHTS, Weights

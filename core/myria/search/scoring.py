@@ -20,8 +20,9 @@ from myria.index.block import ASKS, DATED, FAR_AWAY, NAMING, Ints, days_between
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.search.census import spans_of
-from myria.search.explaining import Signal, Trace
+from myria.search.explaining import Trace
 from myria.search.plan import WISHES, Concept, Plan
+from myria.search.reasons import Signal
 from myria.search.weights import Weights
 from myria.text.dates import DAY_US, MINUTE_US, Window
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk
 from myria_server.console.fields import moment_of, number_of
@@ -17,41 +18,6 @@ _TOKENS = 2_000
 
 VIEWS = {"best": "Best matches", "topics": "By topic", "text": "As a model reads it"}
 """The ways to look at an answer, by their parameter in the address."""
-
-SIGNALS: Mapping[str, str] = {
-    "words": "words of the question",
-    "meaning": "meaning",
-    "neighbours": "what was said around it",
-    "passage": "its passage",
-    "conversation": "its conversation",
-    "speaker": "the named speaker",
-    "time": "the time asked for",
-    "says_when": "says when",
-    "names": "names somebody",
-    "wish": "a standing wish",
-    "wording": "a question itself, or very short",
-    "not_yet": "does not hold yet",
-    "participants": "the people asked about",
-    "hints": "topic hints",
-    "not_about": "a note about something else",
-    "replaces": "replaces what matched",
-    "later_state": "the later state of the best match",
-    "second_look": "second look by a model",
-}
-"""What a person reads for each signal of the ranking."""
-
-STAGES: Mapping[str, str] = {
-    "shown": "It is shown.",
-    "said_again": "A match that says the same stands for it.",
-    "no_room": "It was ranked, but what stands before it fills the answer.",
-    "not_matched": "It holds nothing of the question.",
-    "filtered": "The channel, conversation or time asked for excludes it.",
-    "nothing_fits": "No event answers the question well enough, so none is shown.",
-    "replaced": "A newer event replaced it. Ask also for what was replaced to see it.",
-    "internal": "It is internal: only programs that ask for such events get it.",
-    "not_visible": "Nothing of that id is visible to those who ask.",
-}
-"""What a person reads for each stage that an expected event may have ended in."""
 
 
 async def view(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
