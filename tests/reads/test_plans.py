@@ -144,6 +144,7 @@ CASES = [
     Case("retrieval.replaced", [TENANT, "{1,2,3}", str(EVENTS * 2 - 500), "100"]),
     Case("retrieval.successors", [TENANT, "{2,4,6,88}"]),
     Case("retrieval.replaced_by", [TENANT, "44", "1000"]),
+    Case("retrieval.said_of_scopes", [TENANT, "{1,2}", "2000"]),
     Case("retrieval.driver", [TENANT, "{agent_3,user_10}"]),
     Case("retrieval.exact_tree", [TENANT, RENDERING, "snap_200"]),
     Case("retrieval.visible_trees", [TENANT, "{agent_3,user_10}", "snap_200", "user_10", "0", "1000", "{}"]),

@@ -1,9 +1,11 @@
-"""Where one event stands: what it replaced, and the topics of the active snapshot that hold it."""
+"""Where events stand: what they replaced, and the topics of the active snapshot that hold one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import asyncpg
 import orjson
 
 from myria.db.clock import rfc3339_of
@@ -19,6 +21,12 @@ Json = dict[str, Any]
 LATER_WITHDRAWALS = 1_000
 """Withdrawals after an event that are looked at for what it replaced. An append stores them right behind the event;
 only an import may bring them later."""
+
+NEWEST_WITHDRAWALS = 2_000
+"""Withdrawals of one scope, the newest, that are looked at for what several events replaced."""
+
+MOST_OLDER = 20
+"""Older states of one event that are shown."""
 
 _SNIPPET = 240
 """Characters of a replaced event that are shown."""
@@ -51,15 +59,52 @@ async def event_provenance(
         of_leaf = await topics.subjects_of(connection, snapshot, [(scope, path)], words)
         subjects = [of_leaf.topics[subject].shown(snapshot.hidden) for subject in of_leaf.of_leaf.get(path[-1], ())]
     return {
-        "replaces": [
-            {
-                "event_id": old["event_id"],
-                "timestamp": rfc3339_of(old["occurred_at"], old["utc_offset"]),
-                "snippet": passage(whole_text(orjson.loads(old["payload"])), frozenset(), _SNIPPET),
-            }
-            for old in replaced
-            if snapshot.masks.sees(old["participants"])
-        ],
+        "replaces": [_brief(old) for old in replaced if snapshot.masks.sees(old["participants"])],
         "path": shown_path,
         "subjects": subjects,
+    }
+
+
+async def older_states(
+    connection: Connection, snapshot: SnapshotView, event_seqs: Sequence[int]
+) -> Mapping[int, list[Json]]:
+    """Return, by event, the visible events that it replaced, and those that these replaced in their turn; newest first.
+
+    Only what the newest withdrawals of the events' own scopes say counts; an event that replaced nothing is left out.
+    """
+    visible = snapshot.visible.ids.tolist()
+    rows = await connection.fetch(sql("events.texts"), snapshot.tenant, list(event_seqs), visible)
+    scopes = sorted({row["scope_id"] for row in rows})
+    said = await connection.fetch(sql("retrieval.said_of_scopes"), snapshot.tenant, scopes, NEWEST_WITHDRAWALS)
+    newest = {row["event_seq"]: row for row in reversed(said)}  # of each event the last one said remains
+    replaced_by: dict[int, list[int]] = {}
+    for seq, row in newest.items():
+        if row["reason"] == "superseded" and row["superseded_by"] is not None:
+            replaced_by.setdefault(row["superseded_by"], []).append(seq)
+    chains = {row["event_seq"]: _chain(replaced_by, row["event_seq"]) for row in rows}
+    wanted = sorted({seq for chain in chains.values() for seq in chain})
+    if not wanted:
+        return {}
+    found = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, wanted, visible)
+    old_of = {row["event_seq"]: _brief(row) for row in found if not row["internal"]}
+    states = {seq: [old_of[old] for old in chain if old in old_of] for seq, chain in chains.items()}
+    return {seq: olds for seq, olds in states.items() if olds}
+
+
+def _chain(replaced_by: Mapping[int, Sequence[int]], event_seq: int) -> list[int]:
+    """Return what an event replaced, directly and in turn, the newest first."""
+    chain: set[int] = set()
+    waiting = [event_seq]
+    while waiting and len(chain) < MOST_OLDER:
+        further = [old for old in replaced_by.get(waiting.pop(), ()) if old not in chain and old != event_seq]
+        chain.update(further)
+        waiting += further
+    return sorted(chain, reverse=True)[:MOST_OLDER]
+
+
+def _brief(row: asyncpg.Record) -> Json:
+    return {
+        "event_id": row["event_id"],
+        "timestamp": rfc3339_of(row["occurred_at"], row["utc_offset"]),
+        "snippet": passage(whole_text(orjson.loads(row["payload"])), frozenset(), _SNIPPET),
     }

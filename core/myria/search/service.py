@@ -7,7 +7,7 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from myria.search.found import EventFinder
 from myria.search.handles import Handles
 from myria.search.lookups import event_answer, topic_answer
 from myria.search.overview import Overview
-from myria.search.provenance import event_provenance
+from myria.search.provenance import event_provenance, older_states
 from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.read_slots import ReadSlot, ReadSlots
 from myria.search.searching import Search
@@ -236,6 +236,15 @@ class Retrieval:
                 connection, self.cache, tenant, masks, None, slot=slot, include_superseded=True
             )
             return await event_provenance(connection, snapshot, event_id, self._topics)
+
+        return await self.slots.read((tenant, masks), reading)
+
+    async def older_states(self, tenant: str, event_seqs: Sequence[int], masks: Masks) -> Mapping[int, list[Json]]:
+        """Return, by event, what it replaced, directly and in turn; see `myria.search.provenance`."""
+
+        async def reading(connection: Connection, slot: ReadSlot) -> Mapping[int, list[Json]]:
+            snapshot = await open_snapshot(connection, self.cache, tenant, masks, None, slot=slot)
+            return await older_states(connection, snapshot, event_seqs)
 
         return await self.slots.read((tenant, masks), reading)
 

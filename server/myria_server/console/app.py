@@ -130,7 +130,7 @@ class Console:
                 Route(PREFIX + "/ask", self._viewing(ask.view)),
                 Route(PREFIX + "/events/{event_id}", self._viewing(events.EventPages(memory).event)),
                 Route(PREFIX + "/topics", self._viewing(topics.TopicPages(memory).overview)),
-                Route(PREFIX + "/topics/{topic_id}", self._viewing(topics.topic)),
+                Route(PREFIX + "/topics/{topic_id}", self._viewing(topics.TopicPages(memory).topic)),
                 Route(PREFIX + "/notes", self._viewing(notes.overview)),
                 Route(PREFIX + "/notes/restore", self._acting(notes.restore), methods=["POST"]),
                 Route(PREFIX + "/notes/{note_id}", self._viewing(notes.NotePages(memory, settings).note)),

@@ -11,6 +11,7 @@ from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk
 from myria_server.console.fields import moment_of, number_of
+from myria_server.console.topics import with_newest_state_first
 
 _EVENTS = 20
 _NODES = 60
@@ -49,6 +50,7 @@ async def view(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         answer = await desk.ask("query_event_nodes", limit=_EVENTS, **asked)
     elif chosen_view == "topics":
         answer = await desk.ask("query_references", max_nodes=_NODES, **asked)
+        answer["root"]["children"] = with_newest_state_first(answer["root"]["children"])
     else:
         answer, text = await desk.call_with_text(
             "query_references", participants=list(desk.names), format="text", max_tokens=budget, **asked

@@ -9,6 +9,9 @@ from myria.errors import InvalidArgument
 _MAX_ID = 200
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?)?")
 
+_MOST_DIGITS = 18
+"""Of a number that PostgreSQL's bigint surely holds: ids may have as many."""
+
 
 def number_of(text: str | None, *, default: int) -> int | str:
     """Return the whole number in a field, `default` where it is empty.
@@ -18,7 +21,7 @@ def number_of(text: str | None, *, default: int) -> int | str:
     text = (text or "").strip()
     if not text:
         return default
-    return int(text) if text.isdecimal() and len(text) < 10 else text
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else text
 
 
 def moment_of(text: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -46,6 +47,9 @@ PROTECTION: Mapping[str, str] = {
 }
 """Headers of every answer of the console, be it a page, a file, a redirect or a stream."""
 
+_ALIKE = 2
+"""From so many topics of one label on, something else must tell them apart."""
+
 _LONGEST_SHOWN = 20_000
 """Characters of one text that a page shows; the rest is named by its length."""
 
@@ -85,6 +89,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(prefix=PREFIX, static=static_address)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
+    environment.filters.update(told_apart=told_apart)
     return environment
 
 
@@ -120,6 +125,24 @@ def _pretty(value: Any) -> Markup:
     """Return a JSON value, readable, as text."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return Markup("<bdi>{}</bdi>").format(escape(text[:_LONGEST_SHOWN]) + (" …" if len(text) > _LONGEST_SHOWN else ""))
+
+
+def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[str]:
+    """Return what to write behind the label of each topic: its day where others here, or the one above, have its label.
+
+    Of topics with one label and day it is the time of day, too; of events it is empty.
+    """
+    labels = Counter(node["label"] for node in nodes if "label" in node)
+    labels[above] += 1
+    days = Counter((node["label"], node["first_at"][:10]) for node in nodes if "label" in node)
+    written = []
+    for node in nodes:
+        if "label" not in node or labels[node["label"]] < _ALIKE:
+            written.append("")
+            continue
+        day, clock = node["first_at"][:10], node["first_at"][11:16]
+        written.append(f", {day} {clock}" if days[node["label"], day] >= _ALIKE else f", {day}")
+    return written
 
 
 def _number(value: float) -> str:

@@ -13,6 +13,7 @@ from myria.builds import browse
 from myria.db.database import Connection
 from myria.errors import SnapshotNotFound
 from myria.memory import Memory
+from myria.topics.subjects.words import latest_of
 from myria_server.console import timeline
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import number_of
@@ -20,6 +21,9 @@ from myria_server.console.fields import number_of
 _SCOPES = 10
 _CHILDREN = 30
 _INSIDE = 200
+_HISTORY = 60
+"""Nodes of an answer about a subject or a leaf, most of them events."""
+
 _WIDTH, _HEIGHT, _LEAST_MARK = 1_000, 60, 4
 """Of a drawn line of time, and of its smallest mark, in units of its own."""
 
@@ -27,27 +31,47 @@ VIEWS = {"subject": "What it is about", "time": "When it was", "timeline": "Time
 """The ways to look at topics, by their parameter in the address."""
 
 
-async def topic(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show a topic with what is in it."""
-    topic_id = request.path_params["topic_id"]
-    answer = await desk.ask("get_topic", topic_id=topic_id)
-    tree = await desk.ask("query_references", root=topic_id, max_depth=2, max_nodes=_INSIDE, order="oldest")
-    inside: list[Json] = next((node["children"] for node in tree["root"]["children"]), [])
-    shown = answer["topic"]
-    return "topic.html", {
-        "topic": shown,
-        "snapshot_id": answer["snapshot_id"],
-        "inside": inside,
-        "marks": _marks(inside),
-        "is_cut": len(inside) < max(shown["counts"]["children"], 1),
-    }
-
-
 class TopicPages:
     """The page of all trees of topics."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+
+    async def topic(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show a topic: what is in it, the newest first, and of subjects and leaves what each event replaced."""
+        topic_id = request.path_params["topic_id"]
+        answer = await desk.ask("get_topic", topic_id=topic_id)
+        shown = answer["topic"]
+        is_history = shown["node_type"] in {"subject", "leaf_topic"}
+        tree = await desk.ask(
+            "query_references",
+            root=topic_id,
+            order="newest",
+            max_nodes=_HISTORY if is_history else _INSIDE,
+            cursor=request.query_params.get("cursor") if is_history else None,
+            **({} if is_history else {"max_depth": 2}),
+        )
+        inside = _newest_first(_events_in(tree["root"])) if is_history else []
+        if not is_history:
+            inside = _newest_first(next((node["children"] for node in tree["root"]["children"]), []))
+        older: Mapping[int, list[Json]] = {}
+        if is_history and inside:
+            older = await self._memory.retrieval.older_states(
+                desk.principal.tenant, [node["event_seq"] for node in inside], desk.principal.asking(desk.named)
+            )
+        return "topic.html", {
+            "topic": shown,
+            "snapshot_id": answer["snapshot_id"],
+            "is_history": is_history,
+            "inside": inside,
+            "states": [(node, older[node["event_seq"]]) for node in inside if node["event_seq"] in older]
+            if is_history
+            else [],
+            "latest": latest_of(shown["summary"]) if shown["node_type"] == "subject" else None,
+            "marks": _marks(inside),
+            "next_cursor": tree["next_cursor"] if is_history else None,
+            "is_cut": not is_history and len(inside) < max(shown["counts"]["children"], 1),
+        }
 
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show the first levels of the trees that the visitor may see, a tree for each group of participants."""
@@ -119,6 +143,8 @@ async def _subjects_or_topics(
 
     Groups of subjects have no meaning of their own, so they are opened, until there are more subjects than are shown.
     """
+    if top.is_subject and top.units == 1:
+        return [top]  # below the only subject there are parts of it, which have no page of their own
     found: list[browse.TreeNode] = []
     groups = [top]
     while groups and len(found) <= _CHILDREN:
@@ -127,6 +153,33 @@ async def _subjects_or_topics(
         groups = [node for node in nodes if node.is_subject and node.units > 1]
         found += [node for node in nodes if not (node.is_subject and node.units > 1)]
     return sorted(found, key=lambda node: node.last_at, reverse=True)
+
+
+def _events_in(node: Json) -> list[Json]:
+    """Return the events below a node of an answer, each once."""
+    found: dict[str, Json] = {}
+    waiting = [node]
+    while waiting:
+        for child in waiting.pop().get("children", ()):
+            if "event_id" in child:
+                found.setdefault(child["event_id"], child)
+            else:
+                waiting.append(child)
+    return list(found.values())
+
+
+def _newest_first(nodes: Sequence[Json]) -> list[Json]:
+    return sorted(nodes, key=lambda node: _second(node, "last_at"), reverse=True)
+
+
+def with_newest_state_first(nodes: Sequence[Json]) -> list[Json]:
+    """Return topics and events of an answer in their order, but newest first where a newer one replaced an older."""
+    ordered = [
+        {**node, "children": with_newest_state_first(node["children"])} if node.get("children") else node
+        for node in nodes
+    ]
+    tells_of_change = any(node.get("superseded") or node.get("change") for node in ordered)
+    return _newest_first(ordered) if tells_of_change else ordered
 
 
 def _marks(nodes: Sequence[Json]) -> list[Json]:

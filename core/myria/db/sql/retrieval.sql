@@ -134,6 +134,17 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE later.superseded_by = $2 AND newest.reason = 'superseded' AND newest.superseded_by = $2
 ORDER BY later.event_seq DESC;
 
+-- name: said_of_scopes
+-- What the newest $3 withdrawals of each scope say, the newest first.
+SELECT w.event_seq, w.reason, w.superseded_by
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT x.event_seq, x.by_event_seq, x.reason, x.superseded_by FROM myria.withdrawn x
+    WHERE x.tenant_id = $1 AND x.scope_id = visible
+    ORDER BY x.by_event_seq DESC LIMIT $3
+) w
+ORDER BY w.by_event_seq DESC;
+
 -- name: driver
 -- Of the participants who ask, the one with the fewest scopes, and how many these are: every visible scope is one of
 -- them, and scopes are only ever added, so as long as the number is the same, the visible scopes are.

@@ -1,0 +1,129 @@
+"""A topic's page is its history: what is true now first, then what it replaced, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from myria_server.console.fields import number_of
+from myria_server.console.rendering import told_apart
+from myria_server.console.topics import with_newest_state_first
+from tests.console.conftest import Browser, elements, text_of
+from tests.server.wire import Served, event
+from tests.support import builds
+from tests.support.postgres import Database
+
+
+def _links(page: str, part: str) -> list[str]:
+    return [a["href"] or "" for tag, a in elements(page) if tag == "a" and part in (a.get("href") or "")]
+
+
+async def _append(served: Served, number: int, text: str, **fields: Any) -> str:
+    stored = await served.call(
+        "append_event",
+        {**event(f"k{number}", text=text, timestamp=f"2026-03-01T10:{number:02}:00Z", context_id="kiln"), **fields},
+    )
+    assert not stored.is_error, stored.content
+    event_id: str = stored.content["event_id"]
+    return event_id
+
+
+@pytest.mark.parametrize("is_built_between", [False, True])
+async def test_what_is_true_now_stands_before_what_it_replaced(
+    served: Served, browser: Browser, database: Database, is_built_between: bool
+) -> None:
+    """The newest state comes first, then what it replaced and what that replaced, each with its event."""
+    first = await _append(served, 1, "the kiln opens on Friday")
+    for number in (2, 3, 4):
+        await _append(served, number, f"the kiln is at {number} hundred degrees")
+    if is_built_between:
+        await builds.build(database)
+    second = await _append(served, 5, "the kiln opens on Monday", supersedes=[first])
+    forgotten = await _append(served, 6, "the kiln opens on Saturday")
+    third = await _append(served, 7, "the kiln opens on Sunday", supersedes=[second, forgotten])
+    await served.call("withdraw_events", {"event_ids": [forgotten], "participants": ["user_42"]})
+    await builds.build(database)
+    answer = await served.call("query_references", {"participants": ["user_42"], "query": "kiln Sunday"})
+    topic = next(node["topic_id"] for node in answer.content["root"]["children"] if "topic_id" in node)
+    page = await browser.get(f"/console/topics/{topic}", **{"as": "user_42"})
+    while "What was said, newest first" not in text_of(page.text):
+        below = page.text.partition("In it, newest first")[2]
+        page = await browser.get(_links(below, "/topics/")[0])
+    said = text_of(page.text).partition("What is true now, and what it replaced")[2]
+    places = [said.index(f"the kiln opens on {day}") for day in ("Sunday", "Monday", "Friday")]
+    assert places == sorted(places)
+    assert "Saturday" not in said
+    assert [link for link in _links(page.text, "/events/") if first in link or second in link or third in link]
+    newest_first = said.partition("What was said, newest first")[2]
+    assert newest_first.index("Sunday") < newest_first.index("4 hundred") < newest_first.index("2 hundred")
+    assert "Friday" not in newest_first
+
+
+async def test_a_long_topic_comes_in_pages(served: Served, browser: Browser, database: Database) -> None:
+    """Every event of a subject is on one of its pages, and newer ones before older ones."""
+    for start in range(0, 200, 100):
+        events = [
+            event(
+                f"k{n}",
+                text=f"the kiln is at {n} degrees",
+                context_id=f"talk{n // 10}",
+                timestamp=f"2026-03-{1 + n // 10:02}T10:{n % 10:02}:00Z",
+            )
+            for n in range(start, start + 100)
+        ]
+        await served.call("append_events", {"events": events})
+    await builds.build(database)
+    listed = await browser.get("/console/topics", **{"as": "user_42"})
+    for address in _links(listed.text, "/topics/top_"):
+        page = await browser.get(address)
+        assert page.status_code == 200
+        if "What was said, newest first" in text_of(page.text):
+            break
+    seen: list[str] = []
+    while True:
+        seen += dict.fromkeys(_links(page.text.partition("What was said")[2], "/events/"))
+        more = _links(page.text, "cursor=")
+        if not more:
+            break
+        page = await browser.get(more[0])
+    count = int(text_of(page.text).partition("Events ")[2].split()[0])
+    assert count > 60
+    assert len(set(seen)) == len(seen) == count
+
+
+def _topic(label: str, first_at: str) -> dict[str, Any]:
+    return {"label": label, "first_at": first_at, "last_at": first_at}
+
+
+def test_topics_of_one_label_are_told_apart() -> None:
+    """By their days, and by the time of day where they share one too; a label of its own stays as it is."""
+    nodes = [
+        _topic("Kiln", "2026-03-01T10:00:00Z"),
+        _topic("Kiln", "2026-03-02T10:00:00Z"),
+        _topic("Kiln", "2026-03-02T11:30:00Z"),
+        _topic("Glaze", "2026-03-02T10:00:00Z"),
+        {"event_id": "evt_1"},
+    ]
+    assert told_apart(nodes) == [", 2026-03-01", ", 2026-03-02 10:00", ", 2026-03-02 11:30", "", ""]
+    assert told_apart(nodes[3:], above="Glaze") == [", 2026-03-02", ""]
+
+
+def test_an_answer_tells_the_newest_state_first_where_one_replaced_another() -> None:
+    """Else it keeps the order in which it came."""
+    old = {"event_id": "1", "timestamp": "2026-03-01T10:00:00Z"}
+    new = {"event_id": "2", "timestamp": "2026-03-02T10:00:00Z"}
+    assert with_newest_state_first([{**_topic("Kiln", "2026-03-01T10:00:00Z"), "children": [old, new]}])[0][
+        "children"
+    ] == [old, new]
+    replaced = {**old, "superseded": True, "superseded_by": "2"}
+    assert with_newest_state_first([replaced, new]) == [new, replaced]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("", 7), ("12", 12), ("1234567890", 1_234_567_890), ("9" * 18, 10**18 - 1), ("9" * 19, "9" * 19), ("-1", "-1")],
+)
+def test_a_number_of_a_field_may_be_large(text: str, number: int | str) -> None:
+    """Ids beyond a thousand million are numbers too; what no database holds is left for the tool to refuse."""
+    assert number_of(text, default=7) == number
