@@ -208,3 +208,13 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
     ):
         page = await browser.get("/console/ask", q="when does the kiln open?", expected=expected, **{"as": "user_42"})
         assert said in text_of(page.text)
+
+
+@pytest.mark.parametrize("path", ["ask?as=ada", "topics", "notes", "people", "changes"])
+async def test_an_empty_memory_says_how_to_fill_it(served: Served, browser: Browser, path: str) -> None:
+    """Each page with nothing to show has the lines that connect an agent; once there is something they are gone."""
+    lines = f'"url": "{str(served.client.base_url).rstrip("/")}/mcp/agent"'
+    assert lines in text_of((await browser.get(f"/console/{path}")).text)
+    await served.call("append_event", event("k", participants=["ada", "bob"]))
+    if path != "notes":
+        assert lines not in text_of((await browser.get(f"/console/{path}")).text)

@@ -103,6 +103,7 @@ class Console:
         is_leaving: Callable[[], bool],
     ) -> None:
         self._memory = memory
+        self._public_url = settings.auth.public_url
         self._toolboxes = toolboxes
         self._visitors = visitors
         self._issuer_sign_in = issuer_sign_in
@@ -291,6 +292,7 @@ class Console:
             # Every link repeats them, so a page that refuses too many holds none.
             "names": desk.names if _are_short(desk.names) else (),
             "path": request.url.path,
+            "origin": self._public_url or str(request.base_url).rstrip("/"),
             "form_token": desk.visitor.form_token(),
             "is_part": request.headers.get("hx-request") == "true",
             "waiting": 0,

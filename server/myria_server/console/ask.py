@@ -57,7 +57,6 @@ async def view(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         )
     values: dict[str, Any] = {
         "question": question,
-        "origin": str(request.base_url).rstrip("/"),
         "selection": selection,
         "budget": budget,
         "view": chosen_view,
