@@ -54,7 +54,7 @@ async def test_a_key_is_made_and_revoked_by_keyboard(
     async with hands(outside, chromium, served, scripts=scripts) as person:
         await person.open("/console/operations")
         await person.write("#key", key)
-        await person.go("main button.main", "Settings in force")
+        await person.go("main button.main", "What it uses, and may")
         await person.go("main a[href$='/console/keys']", "(yours)")
         await person.go("main a[href$='/console/keys/new']", "Make a key")
         await person.write("#name", "a robot")

@@ -456,7 +456,7 @@ async def test_an_administrator_by_token_has_what_needs_no_proof(serve: Serve, l
     login.ways.access = {"team": "a", "scope": "memory:steer"}
     async with serve() as served:
         browser, _ = await sign_in(served)
-        assert "Settings in force" in text_of((await browser.get("/console/operations")).text)
+        assert "What it uses, and may" in text_of((await browser.get("/console/operations")).text)
         for path in ("keys", "keys/grants", "audit"):
             page = await browser.get(f"/console/{path}")
             assert page.status_code == 200

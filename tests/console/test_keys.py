@@ -130,6 +130,18 @@ async def test_a_key_beyond_its_maker_is_refused(served: Served, browser: Browse
     assert len(await store.keys("default")) == 1
 
 
+async def test_names_stand_on_lines_of_their_own(served: Served, browser: Browser, store: AccessStore) -> None:
+    """A name may hold a comma; empty lines are none; a key that its maker's patterns cover may add others itself."""
+    await browser.sign_in(await make_text(store, "root, the first", **ADMIN))
+    form = await browser.get("/console/keys/new")
+    assert ">root, the first</textarea>" in form.text
+    names = {"own": "root, the first\r\n\r\n user:7 \r\n", "may_ask": "user:a*\nuser:b"}
+    made = await browser.submit(form, "/console/keys/new", filled(**names))
+    (text,) = set(KEY.findall(made.text))
+    key = await store.key(text.split("_")[1])
+    assert (key["as"], key["may_ask"]) == (["root, the first", "user:7"], ["user:a*", "user:b"])
+
+
 async def test_revoking_ends_sessions_at_once(served: Served, browser: Browser, store: AccessStore) -> None:
     """The page says what ends; afterwards the key's browser has to sign in again, and who and why is on record."""
     await browser.sign_in(await make_text(store, **ADMIN))

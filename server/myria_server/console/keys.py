@@ -72,8 +72,8 @@ class KeyPages:
             tenant=desk.principal.tenant,
             roles=cast("Any", [role for role in ROLES if f"role_{role}" in form]),
             faces=cast("Any", [api for api in API_NAMES if f"api_{api}" in form]),
-            own=asked_as([form.get("own", "")]),
-            may_ask=asked_as([form.get("may_ask", "")]),
+            own=asked_as(form.get("own", "").splitlines()),
+            may_ask=asked_as(form.get("may_ask", "").splitlines()),
             expires_s=_chosen(LIFETIMES, form, "lifetime"),
         )
         made = make_key(key_id_of(form["form_token"]))
