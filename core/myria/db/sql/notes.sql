@@ -86,6 +86,7 @@ SELECT n.note_id FROM myria.notes n
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_key = $2
 WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.review = 'held'
   AND n.digest = sha256(convert_to(concat_ws(E'\n', $3::text, $4::text, $5::text), 'UTF8'))
+  AND n.kind NOT IN ('episodic', 'session', 'entity')
 UNION ALL
 SELECT n.note_id FROM myria.notes n
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_key = $2
