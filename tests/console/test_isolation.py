@@ -123,7 +123,7 @@ def _address(rng: random.Random, known: Known) -> str:
         "expected": rng.choice((*known.events, "")),
         "context": rng.choice(("", f"secret-{rng.choice(TENANTS)}-ada-bob")),
         "name": rng.choice(PEOPLE),
-        "from": rng.choice((*known.snapshots, "1", "")),
+        "from": rng.choice((*known.snapshots, "1", "2020-01-01", "")),
         "to": rng.choice((*known.snapshots, "active")),
         "snapshot": rng.choice(known.snapshots),
         "before": rng.choice(known.builds),

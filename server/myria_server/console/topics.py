@@ -183,22 +183,33 @@ def with_newest_state_first(nodes: Sequence[Json]) -> list[Json]:
 
 
 def _marks(nodes: Sequence[Json]) -> list[Json]:
-    """Return where topics or events stand on a drawn line of time, and how wide and high their marks are."""
+    """Return where topics or events stand on a drawn line of time, and how wide and high their marks are.
+
+    An event that would be drawn over another one counts as one `more` of its mark.
+    """
     spans = [(_second(node, "first_at"), _second(node, "last_at")) for node in nodes]
     if not spans:
         return []
     start, end = min(first for first, _ in spans), max(last for _, last in spans)
     width = max(end - start, 1.0)
     most = max(_events_of(node) for node in nodes)
-    return [
+    marks: list[Json] = [
         {
             "node": node,
             "at": round((first - start) / width * (_WIDTH - _LEAST_MARK)),
             "width": max(_LEAST_MARK, round((last - first) / width * _WIDTH)),
             "height": max(_LEAST_MARK, round(math.sqrt(_events_of(node) / most) * _HEIGHT)),
+            "more": 0,
         }
         for node, (first, last) in zip(nodes, spans, strict=True)
     ]
+    drawn: list[Json] = []
+    for mark in sorted(marks, key=lambda mark: mark["at"]):
+        if drawn and "event_id" in mark["node"] and mark["at"] < drawn[-1]["at"] + drawn[-1]["width"]:
+            drawn[-1]["more"] += 1
+        else:
+            drawn.append(mark)
+    return drawn
 
 
 def _second(node: Json, name: str) -> float:
