@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 from mcp import Client
 
 from myria.errors import DeadlineExceeded, InternalError
 from myria_cli.mcp_client import admin_url, call, connected, innermost, refuse_failed, unwrapped
+from myria_server.console.visitors import PREFIX
 
 PARTICIPANT = "myria-smoke"
 POLL_S = 0.5
@@ -24,11 +27,14 @@ Json = dict[str, Any]
 Tell = Callable[[str], None]
 
 
-async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str | None = None) -> Json:
+async def smoke(
+    url: str, *, build: bool, timeout_s: float, tell: Tell, key: str | None = None, console: bool = False
+) -> Json:
     """Append an event to the memory at `url`, have it built, and find it again; return its id and its snapshot's.
 
     Args:
         build: whether to ask for a build; without one, the event is looked for in the fresh tail.
+        console: whether to look for it on a page of the console, too.
         timeout_s: seconds for everything together, the server's start included.
         tell: called with a sentence after each step.
         key: what the server asks for; the event then belongs to the key's own participants.
@@ -45,9 +51,13 @@ async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str
                 async with AsyncExitStack() as stack:
                     client = await stack.enter_async_context(connected(url, key))
                     admin = await stack.enter_async_context(connected(admin_url(url), key)) if build else None
-                    return await _run_pass(
+                    passed = await _run_pass(
                         client, admin, participants_field={} if key else {"participants": [PARTICIPANT]}, tell=tell
                     )
+            if console:
+                await _find_on_page(url, key, passed["event_id"])
+                tell("found it in the console")
+            return passed
     except Exception as problem:
         # When the limit cancels it, the client's transport may raise an error of its own instead of a TimeoutError.
         if not isinstance(problem, TimeoutError) and not limit.expired():
@@ -102,6 +112,27 @@ async def _run_pass(client: Client, admin: Client | None, *, participants_field:
     tell(f"found it in {answer['snapshot_id']}" if reference["indexed"] else "found it in the fresh tail")
     snapshot_id = answer["snapshot_id"] if reference["indexed"] else None
     return {"event_id": event_id, "snapshot_id": snapshot_id, "held": held}
+
+
+async def _find_on_page(url: str, key: str | None, event_id: str) -> None:
+    """Open the event's page in the console, as a browser does: signed in where a key is given, and out afterwards.
+
+    Raises:
+        InternalError: there is no such page, or the key does not sign in.
+    """
+    place = urlsplit(url)
+    origin = f"{place.scheme}://{place.netloc}"
+    async with httpx.AsyncClient(base_url=origin, headers={"origin": origin}) as browser:
+        if key:
+            answer = await browser.post(f"{PREFIX}/sign-in", data={"key": key})
+            # Set by hand: where clients outside come over TLS, the cookie is not sent without.
+            browser.headers["cookie"] = answer.headers.get("set-cookie", "").partition(";")[0]
+        page = await browser.get(f"{PREFIX}/events/{event_id}", params={} if key else {"as": PARTICIPANT})
+        if page.status_code != httpx.codes.OK or event_id not in page.text:
+            raise InternalError(f"{origin}{PREFIX} does not show {event_id}: it answers {page.status_code}")
+        if key:
+            token = page.text.partition('name="form_token" value="')[2].partition('"')[0]
+            await browser.post(f"{PREFIX}/sign-out", data={"form_token": token})
 
 
 async def _ask_for_build(admin: Client, tell: Tell) -> str | None:

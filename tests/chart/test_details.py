@@ -354,6 +354,14 @@ def test_helm_test_keeps_its_pod_for_its_logs() -> None:
     assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation"
 
 
+def test_helm_test_looks_at_the_console_where_it_is_on() -> None:
+    """Only there: elsewhere it has no page."""
+    (pod,) = render({"settings": {"console": {"enabled": True}}}).of("Pod")
+    assert "--console" in pod["spec"]["containers"][0]["command"]
+    (pod,) = rendered("default").of("Pod")
+    assert "--console" not in pod["spec"]["containers"][0]["command"]
+
+
 def test_pods_spread_over_nodes_and_zones() -> None:
     """By default, where possible."""
     spread = rendered("default").pod("server").spec["topologySpreadConstraints"]

@@ -158,7 +158,7 @@ def test_the_smoke_test_appends_builds_and_finds(url: str, myria: Call) -> None:
     first, second = (one.json for one in runs)
     assert first["snapshot_id"] != second["snapshot_id"]
     assert not first["held"]
-    unbuilt = call("smoke", "--url", url, "--no-build", "--json")
+    unbuilt = call("smoke", "--url", url, "--no-build", "--console", "--json")
     assert unbuilt.json["snapshot_id"] is None
     assert myria("query", "smoke", "--as", "ana", "--json").json["root"]["children"] == []
     found = myria("query", "smoke", "--as", "myria-smoke", "--events", "--json").json
@@ -183,6 +183,36 @@ def test_the_smoke_test_fails_where_nothing_answers() -> None:
     failed = call("smoke", "--url", url, "--timeout", "2")
     assert failed.status == 5
     assert url in failed.err
+
+
+def test_the_smoke_test_fails_where_there_is_no_console(database: Database, spawn: Spawner) -> None:
+    """Where it is told to look at the console, and that is off, it says so."""
+    port = free_port()
+    program = spawn.python("-m", "myria_cli.main", "serve", "--port", str(port), "--dsn", database.tcp.server)
+    program.wait_for("serving MCP")
+    failed = call("smoke", "--url", f"http://127.0.0.1:{port}/mcp", "--no-build", "--console")
+    assert failed.status
+    assert "/console does not show" in failed.err
+
+
+def test_the_smoke_test_signs_in_to_the_console_and_out(database: Database, spawn: Spawner) -> None:
+    """With a key it signs in, also where browsers come over TLS by another address, and leaves no session behind."""
+    port = free_port()
+    environment = {
+        "MYRIA_AUTH_MODE": "keys",
+        "MYRIA_AUTH_PUBLIC_URL": "https://memory.example",
+        "MYRIA_CONSOLE_ENABLED": "true",
+    }
+    made = call("key", "create", "smoke", "--as", "smoke", "--dsn", database.tcp.operator, "--json")
+    arguments = ("serve", "--port", str(port), "--dsn", database.tcp.server)
+    spawn.python("-m", "myria_cli.main", *arguments, env=environment).wait_for("serving MCP")
+    passed = call(
+        "smoke", "--url", f"http://127.0.0.1:{port}/mcp", "--no-build", "--console", "--key", made.json["key"]
+    )
+    assert passed.status == 0, passed.err
+    assert "found it in the console" in passed.err
+    listed = call("audit", "--access", "--dsn", database.tcp.operator, "--json")
+    assert "console.sign_out" in listed.out
 
 
 def test_the_smoke_test_fails_where_nobody_builds(database: Database, spawn: Spawner) -> None:

@@ -39,6 +39,7 @@ async def smoke(
     *,
     url: Annotated[str, typer.Option(metavar="URL", help="Where MCP is served.")],
     build: Annotated[bool, typer.Option("--build/--no-build", help="Ask for a build, and wait for it.")] = True,
+    in_console: Annotated[bool, typer.Option("--console", help="Look for it in the console, too.")] = False,
     timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time for everything together.")] = 300.0,
     key: Annotated[
         str | None,
@@ -60,7 +61,7 @@ async def smoke(
         if not options.json:
             console.say(sentence, "dim")
 
-    passed = await go_through(url, build=build, timeout_s=timeout, tell=tell, key=key or None)
+    passed = await go_through(url, build=build, timeout_s=timeout, tell=tell, key=key or None, console=in_console)
     options.answer(passed, "passed")
 
 
