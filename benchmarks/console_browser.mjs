@@ -9,6 +9,7 @@ const [executablePath, wanted] = process.argv.slice(-2);
 const { url, cookie, painted, times, live } = JSON.parse(wanted);
 const lines = createInterface({ input: process.stdin });
 const browser = await chromium.launch({ executablePath, chromiumSandbox: process.getuid() !== 0, timeout: 0 });
+lines.once("close", () => browser.close().finally(() => process.exit()));
 const say = (value) => console.log(JSON.stringify(value));
 
 async function open(address) {

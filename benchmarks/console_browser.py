@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from benchmarks.console import Console, console_over
 from benchmarks.console_pages import LIVE, PAGES
@@ -21,7 +22,7 @@ from benchmarks.databases import build, load
 from benchmarks.options import Bench, run_part
 from benchmarks.processes import cpu_seconds
 from benchmarks.report import Report, median, number
-from benchmarks.workload import lines
+from benchmarks.synthetic import events
 from myria_cli import console as terminal
 from tests.clients import toolchain
 
@@ -30,6 +31,7 @@ MOST_PAINT_MS = 300.0
 MOST_CORE = 0.01
 LIVE_ROUNDS = 20
 """How many timed rounds a page stays open, so that what it costs is more than chance."""
+LATER_EVENTS = 50
 SEEN_WITHIN_S = 8.0
 """Seconds after which a page that asks every 3 s has shown what happened."""
 
@@ -72,10 +74,16 @@ async def _core(console: Console, bench: Bench) -> float:
 async def _let_something_happen(bench: Bench, size: int) -> None:
     """Append events, build them in, and wait until every open page has asked again."""
     name = f"bench_{size}_console"
-    await load(bench, name, islice(lines(size, sets=7), 50))
+    await load(bench, name, _lines())
     await asyncio.sleep(SEEN_WITHIN_S)
     await build(bench, name)
     await asyncio.sleep(SEEN_WITHIN_S)
+
+
+def _lines() -> Iterator[bytes]:
+    """Yield events with keys of their own, as lines to import."""
+    for place, event in enumerate(events(LATER_EVENTS, sets=4, seed=2)):
+        yield orjson.dumps({**event, "source_event_key": f"later{place}"}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 @asynccontextmanager
@@ -98,8 +106,8 @@ async def _browser(bench: Bench, chromium: str, console: Console) -> AsyncIterat
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.terminate()
+        assert process.stdin is not None
+        process.stdin.close()  # the program ends then
         await process.wait()
 
 
