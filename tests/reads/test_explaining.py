@@ -60,22 +60,23 @@ async def memory(sample: Database) -> AsyncIterator[Memory]:
         yield one
 
 
-def _questions() -> list[EventNodesQuery]:
+def questions(count: int = QUESTIONS) -> list[EventNodesQuery]:
+    """Return questions about the sample, each asked by one of its people."""
     rng = random.Random(7)
-    questions = []
-    for number in range(QUESTIONS):
+    asked = []
+    for number in range(count):
         who = rng.choice(PEOPLE)
         words = rng.choice(EVENTS)["payload"]["text"].split()
         start = rng.randrange(max(1, len(words) - 6))
         text = rng.choice(ASKED).format(who) if number % 3 == 0 else " ".join(words[start : start + 6])
-        questions.append(EventNodesQuery(participants=(who,), query=text, limit=rng.choice((3, 10, 50)), explain=True))
-    return questions
+        asked.append(EventNodesQuery(participants=(who,), query=text, limit=rng.choice((3, 10, 50)), explain=True))
+    return asked
 
 
 async def test_shares_add_up_to_the_score(memory: Memory) -> None:
     """Whatever is asked, what the signals gave to a hit is its score; and an explained answer is the same answer."""
     hits = 0
-    for question in _questions():
+    for question in questions():
         answer = await memory.retrieval.query_event_nodes("default", question)
         plain = await memory.retrieval.query_event_nodes("default", replace(question, explain=False, participants=None))
         for node, other in zip(answer["root"]["children"], plain["root"]["children"], strict=True):
@@ -89,7 +90,7 @@ async def test_an_expected_event_has_the_place_of_the_whole_ranking(memory: Memo
     """Of events that were not shown, the stage is that of the pipeline: ranked later, not matched, or not visible."""
     rng, missed = random.Random(11), 0
     stages: dict[str, int] = {}
-    for question in _questions()[:150]:
+    for question in questions()[:150]:
         whole = await memory.retrieval.query_event_nodes("default", replace(question, limit=10_000, participants=None))
         order = [node["event_id"] for node in whole["root"]["children"]]
         scores = [node["score"] for node in whole["root"]["children"]]

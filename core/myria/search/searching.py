@@ -329,9 +329,11 @@ class Search:
 def _with_second_look(ranking: Ranking) -> Shares:
     """Return the shares of a ranking's documents; what a second look gave to a hit is the rest of its score."""
     shares = {seq: dict(of_signals) for seq, of_signals in ranking.shares.items()}
-    for hit in ranking.hits:
-        of_signals = shares.setdefault(hit.event_seq, {})
-        if rest := hit.score - sum(of_signals.values()):
+    score_of = {seq: placed.score for seq, placed in ranking.expected.items() if placed.place is not None}
+    score_of |= {hit.event_seq: hit.score for hit in ranking.hits}
+    for seq, score in score_of.items():
+        of_signals = shares.setdefault(seq, {})
+        if rest := score - sum(of_signals.values()):
             of_signals["second_look"] = rest
     return shares
 

@@ -27,6 +27,7 @@ from myria.db.queries import sql
 from myria.errors import InternalError, ModelFailed
 from myria.index.block import Ints
 from myria.log.payloads import speaker_of, whole_text
+from myria.search.explaining import Placed
 from myria.search.ranking import Hit, Key, Ranking
 from myria.search.read_slots import Awaited, ReadSlot
 from myria.search.result import SearchResult
@@ -194,7 +195,8 @@ class SecondLook:
             is_among = after is None or not beyond or after.score > beyond[0].score
             following = await ranked(limit, head[-1].key if is_among else after, late)
             rest, shares = following.hits, {**shares, **following.shares}
-        return replace(first, hits=(*moved, *rest)[:limit], shares=shares)
+        expected = {seq: _placed_among(moved, seq) or place for seq, place in first.expected.items()}
+        return replace(first, hits=(*moved, *rest)[:limit], shares=shares, expected=expected)
 
     def _steps_of_texts(self, slot: ReadSlot, question: str, texts: Sequence[str], asker: ShownTo) -> Look | None:
         """Return the model's answer about these texts; None for no texts, or if it gave none.
@@ -266,6 +268,14 @@ def _asker(result: SearchResult, hits: Sequence[Hit]) -> ShownTo:
     if not all(masks.sees(scope.participants) for scope in scopes.values()):
         raise InternalError("a hit outside of the mask was about to be shown to a model")
     return ShownTo(tenant=result.snapshot.tenant, participants=masks.participants, scopes=tuple(sorted(scopes)))
+
+
+def _placed_among(moved: Sequence[Hit], event_seq: int) -> Placed | None:
+    """Return where an expected event stands among the first hits in their new order; None if it is none of them."""
+    for place, hit in enumerate(moved, 1):
+        if hit.event_seq == event_seq:
+            return Placed(stage="no_room", place=place, score=hit.score)
+    return None
 
 
 def _reorder(
