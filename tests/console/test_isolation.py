@@ -16,10 +16,12 @@ import pytest
 from myria.access.store import AccessStore
 from myria.log.event import parse_event
 from myria.log.limits import Limits
+from myria.log.masks import Masks
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.holding import Holding
+from myria.notes.model import Changes
 from myria.settings import Settings
 from tests.console.conftest import WITH_KEYS, Browser
 from tests.server.wire import Served, event
@@ -67,6 +69,7 @@ class Known:
     """What there is to ask for, of all tenants."""
 
     events: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     topics: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
     builds: list[str] = field(default_factory=list)
@@ -97,6 +100,7 @@ async def _fill(memory: Memory, database: Database) -> Known:
             known.events += [result.event_id for result in results]
             held = Draft(content=f"the held plan is {name}", kind="decision")
             await notes.remember(tenant, tuple(sorted(pair)), held, contract="memento")
+            known.notes += await _noted(notes, tenant, pair, name)
             if number == 2:
                 built = await builds.build(database, tenant=tenant)
                 known.snapshots.append(built.snapshot_id or "")
@@ -104,6 +108,29 @@ async def _fill(memory: Memory, database: Database) -> Known:
         rows = await _topics(memory, tenant)
         known.topics += rows
     return known
+
+
+async def _noted(notes: Notes, tenant: str, pair: tuple[str, ...], name: str) -> list[str]:
+    """Keep a note in place of another one, and amend it; return the ids of both."""
+    everybody = tuple(sorted(set(pair)))
+    older = Draft(content=f"the old plan is {name}", kind="fact")
+    kept = await notes.remember(tenant, everybody, older, contract="memento")
+    newer = await notes.remember(
+        tenant,
+        everybody,
+        Draft(content=f"the plan is {name}", kind="fact"),
+        contract="memento",
+        supersedes=[kept.note_id],
+        may_see=Masks.containing(everybody).sees,
+    )
+    await notes.amend(
+        tenant,
+        newer.note_id,
+        Changes(content=f"the plan is now {name}"),
+        may_see=Masks.containing(everybody).sees,
+        contract="memento",
+    )
+    return [kept.note_id, newer.note_id]
 
 
 async def _topics(memory: Memory, tenant: str) -> list[str]:
@@ -135,7 +162,7 @@ def _address(rng: random.Random, known: Known) -> str:
         f"topics/{rng.choice(known.topics)}",
         "topics",
         "notes",
-        f"notes/{rng.choice(known.events)}",
+        f"notes/{rng.choice(known.notes)}",
         "people",
         "people/one",
         "people/export",
