@@ -105,6 +105,8 @@ async def test_every_page_is_accessible_and_whole(
         "/console/ask?q=kiln&as=user_42&view=text",
         "/console/ask?q=nothing+like+it&as=nobody",
         f"/console/events/{event_id}?as=user_42",
+        f"/console/events/{event_id}/forget?as=user_42",
+        f"/console/events/{event_id}/forget?as=user_42&done=forgotten",
         f"/console/topics/{topic}?as=user_42",
         "/console/changes",
         "/console/topics?as=user_42",

@@ -139,3 +139,20 @@ async def test_an_event_without_text_shows_its_strings(served: Served, browser: 
     page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
     assert "a red glaze" in text_of(page.text).partition("When")[0]
     assert '"number": 12' in text_of(page.text)
+
+
+async def test_an_event_is_forgotten_and_restored(served: Served, browser: Browser) -> None:
+    """The page before shows it, the page after says no word of it and offers to undo; opening pages changes nothing."""
+    event_id = await _append(served, "k", "the kiln is broken")
+    confirm = await browser.get(f"/console/events/{event_id}/forget", **{"as": "user_42"})
+    assert "the kiln is broken" in text_of(confirm.text)
+    assert (await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})).status_code == 200
+    done = await browser.submit(confirm, f"/console/events/{event_id}/forget")
+    assert "Forgotten" in text_of(done.text)
+    assert "kiln" not in text_of(done.text)
+    assert (
+        "kiln"
+        not in text_of((await browser.get("/console/ask", q="kiln", **{"as": "user_42"})).text).partition("Answer")[2]
+    )
+    back = await browser.submit(done, f"/console/events/{event_id}/restore")
+    assert "the kiln is broken" in text_of(back.text)

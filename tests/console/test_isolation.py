@@ -159,6 +159,7 @@ def _address(rng: random.Random, known: Known) -> str:
     paths = (
         "ask",
         f"events/{rng.choice(known.events)}",
+        f"events/{rng.choice(known.events)}/forget",
         f"topics/{rng.choice(known.topics)}",
         "topics",
         "notes",

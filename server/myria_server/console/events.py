@@ -10,6 +10,7 @@ from starlette.requests import Request
 from myria.log.payloads import speaker_of, whole_text
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.rendering import query
 
 _AROUND = 5
 """Events that are shown before and after."""
@@ -44,6 +45,29 @@ class EventPages:
             "note": await _note_of(desk, event),
             **await _around(desk, event),
         }
+
+
+async def confirm_forgetting(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Show the event that would be forgotten, and ask once; or say that it is, and offer to undo that."""
+    event_id = request.path_params["event_id"]
+    if request.query_params.get("done") == "forgotten":
+        return "forget_event.html", {"event_id": event_id, "text": None}  # it is not read: it may be nobody's
+    event = (await desk.ask("get_event", event_id=event_id, include_internal=True, include_superseded=True))["event"]
+    return "forget_event.html", {"event_id": event["event_id"], "text": whole_text(event["payload"])}
+
+
+async def forget(desk: Desk, request: Request, _form: Mapping[str, str]) -> str:
+    """Take an event out of every answer."""
+    event_id = request.path_params["event_id"]
+    await desk.ask("withdraw_events", event_ids=[event_id])
+    return query(f"/events/{event_id}/forget", desk.names, done="forgotten")
+
+
+async def restore(desk: Desk, request: Request, _form: Mapping[str, str]) -> str:
+    """Bring a forgotten event back."""
+    event_id = request.path_params["event_id"]
+    await desk.ask("restore_events", event_ids=[event_id])
+    return query(f"/events/{event_id}", desk.names)
 
 
 async def _around(desk: Desk, event: Json) -> Json:
