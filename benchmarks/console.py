@@ -64,8 +64,15 @@ async def measure(bench: Bench, report: Report) -> None:
     """Measure the pages over logs of each size."""
     for size in bench.sizes:
         async with console_over(bench, size) as console:
-            await _difference(report, console, size)  # first, while the server holds nothing else
+            # First, while the server holds nothing else.
+            address = console.shown.address(PAGES["changes: differences"])
+            what = f"{SPARE:,} new events among {size:,}"
+            seconds = await _difference(report, console.server, console.cookie, address, what)
+            if size <= DIFF_EVENTS:
+                report.check(f"{what}: all of what differs", sum(seconds), MOST_DIFF_S, unit="s")
             await _pages(bench, report, console, size)
+        if size <= DIFF_EVENTS:
+            await _difference_in_one_scope(bench, report, size)
 
 
 @asynccontextmanager
@@ -81,17 +88,24 @@ async def console_over(bench: Bench, size: int) -> AsyncIterator[Console]:
         after = (await build(bench, name)).snapshot_id
         await bench.cluster.tidy(name)
         bench.cluster.ready[name] = {"before": before, "after": after}
-    faces = ("core", "agent", "admin")
-    roles = ("read", "append", "admin", "erase")
-    key = await bench.cluster.key(name, (), may_ask=("*",), roles=roles, faces=faces)
-    dsn, log_file = bench.cluster.dsns(name).server, bench.log(f"{PART}-{size}")
-    async with myria_server(dsn, log_file, CONSOLE_ENABLED="true", AUTH_MODE="keys", REVIEW_KINDS=HELD) as server:
+    async with _served(bench, name) as (server, key, cookie):
         await _keep_notes(server, key)
-        cookie = await _signed_in(server, key)
         _, largest = await scopes(bench.cluster, name)
         async with _client(server, cookie) as client:
             shown = await _what_to_show(client, largest, bench.cluster.ready[name])
         yield Console(server=server, cookie=cookie, shown=shown)
+
+
+@asynccontextmanager
+async def _served(bench: Bench, name: str) -> AsyncIterator[tuple[Server, str, str]]:
+    """Serve a database; yield the server, and the key and cookie of somebody who may all."""
+    faces = ("core", "agent", "admin")
+    roles = ("read", "append", "admin", "erase")
+    key = await bench.cluster.key(name, (), may_ask=("*",), roles=roles, faces=faces)
+    async with myria_server(
+        bench.cluster.dsns(name).server, bench.log(f"{PART}-{name}"), CONSOLE_ENABLED="true", AUTH_MODE="keys"
+    ) as server:
+        yield server, key, await _signed_in(server, key)
 
 
 async def _pages(bench: Bench, report: Report, console: Console, size: int) -> None:
@@ -119,12 +133,12 @@ async def _pages(bench: Bench, report: Report, console: Console, size: int) -> N
     report.check(f"scripts and styles at {size:,}", bytes_loaded, MOST_LOADED_BYTES, unit="bytes")
 
 
-async def _difference(report: Report, console: Console, size: int) -> None:
-    """Read the difference of the two snapshots to its end, page by page."""
-    began_mib = usage(console.server.pid).rss_mib
+async def _difference(report: Report, server: Server, cookie: str, first: str, what: str) -> list[float]:
+    """Read the difference of two snapshots to its end, page by page; return the seconds of each."""
+    began_mib = usage(server.pid).rss_mib
     seconds: list[float] = []
-    address: str | None = console.shown.address(PAGES["changes: differences"])
-    async with _client(console.server, console.cookie) as client:
+    address: str | None = first
+    async with _client(server, cookie) as client:
         while address is not None:
             began = time.perf_counter()
             answer = await client.get(address)
@@ -132,15 +146,32 @@ async def _difference(report: Report, console: Console, size: int) -> None:
             _need_page("changes: differences", answer)
             more = _MORE.search(answer.text)
             address = None if more is None else unescape(more[1])
-    mib = usage(console.server.pid).peak_mib - began_mib
-    report.figures[f"difference at {size:,}"] = {"seconds": seconds, "MiB": mib}
-    report.check(
-        f"{SPARE:,} new events among {size:,}: the first page of what differs", seconds[0], MOST_DIFF_S, unit="s"
-    )
-    report.check(f"{SPARE:,} new events among {size:,}: memory for what differs", mib, MOST_DIFF_MIB, unit="MiB")
-    if size <= DIFF_EVENTS:
-        what = f"{SPARE:,} new events among {size:,}: all {len(seconds)} pages of what differs"
-        report.check(what, sum(seconds), MOST_DIFF_S, unit="s")
+    mib = usage(server.pid).peak_mib - began_mib
+    report.figures[f"difference: {what}"] = {"seconds": seconds, "MiB": mib}
+    report.check(f"{what}: the first of {len(seconds)} pages of what differs", seconds[0], MOST_DIFF_S, unit="s")
+    report.check(f"{what}: memory for what differs", mib, MOST_DIFF_MIB, unit="MiB")
+    return seconds
+
+
+async def _difference_in_one_scope(bench: Bench, report: Report, size: int) -> None:
+    """Read what late events all over one scope changed: of its tree, much more differs than where new ones are last."""
+    name = f"bench_{size}_scope_console"
+    if name not in bench.cluster.ready:
+        log = await built(bench, size, sets=1)
+        await bench.cluster.clone(log, name)
+        await load(bench, name, _late_events(size))
+        await build(bench, name)
+        await bench.cluster.tidy(name)
+        bench.cluster.ready[name] = {}
+    async with _served(bench, name) as (server, _, cookie):
+        address = "/console/changes/diff?from=1&to=active"
+        await _difference(report, server, cookie, address, f"{SPARE:,} late events in one scope of {size:,}")
+
+
+def _late_events(size: int) -> Iterator[bytes]:
+    """Yield events like those of a log of one scope, at the same moments, spread over all of it."""
+    for place, event in enumerate(islice(events(size, sets=1), 0, size, max(1, size // SPARE))):
+        yield orjson.dumps({**event, "source_event_key": f"late{place}"}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _client(server: Server, cookie: str) -> httpx.AsyncClient:

@@ -64,7 +64,8 @@ def test_console(work_dir: Path) -> None:
     figures = report["pages at 400"]
     assert set(figures) == set(PAGES)
     assert all(figure["bytes"] <= MOST_PAGE_BYTES for figure in figures.values())
-    assert report["difference at 400"]["seconds"]
+    assert report["difference: 1,000 new events among 400"]["seconds"]
+    assert report["difference: 1,000 late events in one scope of 400"]["seconds"]
 
 
 @pytest.mark.soak
