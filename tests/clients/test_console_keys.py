@@ -41,8 +41,14 @@ async def test_the_pages_of_keys_are_accessible_and_whole(
         assert not seen["complaints"], seen
         assert not seen.get("violations"), seen
         assert seen["fits"] is not False, seen
+    many = await make_key(store, "root", **admin, may_ask=("*",))
+    wanted = {"url": url, "paths": ["/console/ask"], "ways": [asdict(way) for way in WAYS], "key": many}
+    for seen in await look(outside, chromium, wanted):
+        assert not seen["complaints"], seen
+        assert not seen.get("violations"), seen
+        assert seen["fits"] is not False, seen
     assert sum(seen["title"] == "Key made · Myria" for seen in looks) == len(WAYS)
-    assert len(await store.keys("default")) == 2 + len(WAYS)
+    assert len(await store.keys("default")) == 3 + len(WAYS)
 
 
 @pytest.mark.parametrize("scripts", [True, False])

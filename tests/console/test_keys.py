@@ -130,6 +130,17 @@ async def test_a_key_beyond_its_maker_is_refused(served: Served, browser: Browse
     assert len(await store.keys("default")) == 1
 
 
+async def test_who_speaks_for_many_is_asked_for_whom(served: Served, browser: Browser, store: AccessStore) -> None:
+    """A key with patterns alone begins at a form that asks for a name, not at a refusal."""
+    page = await browser.sign_in(await make_text(store, **ADMIN))
+    assert (page.status_code, page.url.path) == (200, "/console/ask")
+    assert "Your key speaks for many" in text_of(page.text)
+    assert "user:*" in text_of(page.text)
+    assert (await browser.get("/console/ask", **{"as": "user:7"})).status_code == 200
+    refused = await browser.get("/console/ask", **{"as": "ada"})
+    assert "participants_not_allowed" in text_of(refused.text)
+
+
 async def test_names_stand_on_lines_of_their_own(served: Served, browser: Browser, store: AccessStore) -> None:
     """A name may hold a comma; empty lines are none; a key that its maker's patterns cover may add others itself."""
     await browser.sign_in(await make_text(store, "root, the first", **ADMIN))

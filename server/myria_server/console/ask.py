@@ -27,6 +27,9 @@ async def view(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
     chosen_view = parameters.get("view", "")
     chosen_view = chosen_view if chosen_view in VIEWS else "best"
     question = parameters.get("q", "").strip()
+    if desk.principal.may_ask and not desk.names and request.headers.get("hx-request") != "true":
+        # Such a key asks for nobody by itself: whoever signs in with it begins here.
+        return "ask_as.html", {"question": question, "patterns": desk.principal.may_ask}
     selection: dict[str, Any] = {
         "since": moment_of(parameters.get("since")),
         "until": moment_of(parameters.get("until")),
