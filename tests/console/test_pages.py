@@ -218,3 +218,13 @@ async def test_an_empty_memory_says_how_to_fill_it(served: Served, browser: Brow
     await served.call("append_event", event("k", participants=["ada", "bob"]))
     if path != "notes":
         assert lines not in text_of((await browser.get(f"/console/{path}")).text)
+
+
+async def test_the_part_that_answers_has_its_own_heading(served: Served, browser: Browser) -> None:
+    """Where a script puts an answer in place, no heading of before stays above it."""
+    await served.call("append_event", event("k", text="the kiln opens on Friday"))
+    parameters = {"q": "kiln", "as": "user_42"}
+    part = await browser.client.get("/console/ask", params=parameters, headers={"hx-target": "answer"})
+    assert text_of(part.text).startswith("Answer")
+    newest = await browser.client.get("/console/ask", params={"as": "user_42"}, headers={"hx-target": "answer"})
+    assert text_of(newest.text).startswith("Newest")

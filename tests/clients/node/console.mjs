@@ -45,7 +45,7 @@ for (const way of ways) {
     if (way.javascript) {
       if (way.direction === "rtl") await page.evaluate(() => { document.documentElement.dir = "rtl"; });
       await page.evaluate(axe);
-      const { violations } = await page.evaluate((values) => axe.run({ runOnly: { type: "tag", values } }), RULES);
+      const { violations } = await page.evaluate((values) => axe.run({ runOnly: { type: "tag", values }, resultTypes: ["violations"] }), RULES);
       seen.violations = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
     }
     seen.fits = await page.locator("html").evaluate((root) => root.scrollWidth <= root.clientWidth).catch(() => null);
