@@ -29,7 +29,6 @@ PAGES: Mapping[str, str] = {
     "note": "/notes/{note}?as={archivist}",
     "note: forget": "/notes/{note}/forget?as={archivist}",
     "people": "/people?as={who}",
-    "people: everybody": "/people",
     "person": "/people/one?as={who}&name={who}",
     "person: long texts": "/people/one?as={archivist}&name={archivist}",
     "person: erase": "/people/erase?as={who}&name={who}&shared=remove",
