@@ -46,6 +46,7 @@ class Hands:
     """Somebody at a keyboard, with a browser."""
 
     talking: Talking
+    scripts: bool
     text: str = ""
     address: str = ""
 
@@ -87,7 +88,7 @@ async def hands(outside: Outside, chromium: str, served: Served, *, scripts: boo
     arguments = ("--input-type=module", "--eval", PROGRAM, "--", chromium, url, json.dumps(scripts))
     async with outside.node_talking(*arguments) as talking:
         await talking.hear()
-        yield Hands(talking)
+        yield Hands(talking, scripts)
         await talking.say('["end"]')
 
 
@@ -202,7 +203,7 @@ async def _follow(person: Hands) -> None:
     await person.go("#answer a[href*='/events/']", "Who may see it")
     await person.do("back")
     await person.go("#answer a[href*='view=topics']", "in 1 topics")
-    await person.go("#answer a[href*='/topics/']", "In it")
+    await person.go("#answer a[href*='/topics/']", "newest first")
     await person.open(asked)
     await person.go("#answer a[href*='/changes']", "Snapshots")
     await person.go("main a[href*='/changes/diff']", "What changed")
@@ -260,17 +261,17 @@ async def _approve_and_take_back(person: Hands, kept: Kept) -> None:
 
 async def _see_what_will_change(person: Hands) -> None:
     """The differences are on the page, or without scripts a link away."""
-    if "See what will change" in person.text:
+    if not person.scripts:
         await person.go("main a[href*='/changes/diff']", "What changed")
         assert " events" in person.text
         await person.do("back")
     else:
-        await person.do("sees", "events")
+        await person.do("sees", "newly in a topic")
 
 
 async def _read_the_audit(person: Hands) -> None:
     """The entries that hold a text are found, and saved."""
-    await person.go("header a[href^='/console/operations']", "Settings in force")
+    await person.go("header a[href^='/console/operations']", "Versions")
     await person.go("main a[href^='/console/audit']", "Who did what")
     await person.write("#q", "rollback")
     await person.do("go", "Enter")

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myria.errors import InvalidArgument, PathNotFound
+from myria.errors import InvalidArgument, PathNotFound, SnapshotNotFound
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.live import LiveBuilds
@@ -138,9 +138,18 @@ class ChangePages:
             "act": act,
             "name": request.path_params["act"],
             "snapshot_id": snapshot_id,
+            "wanted": await self._kept(desk.principal.tenant, snapshot_id),
+            "active": await self._kept(desk.principal.tenant, status["active_snapshot_id"]),
             "status": status,
             "situation": await self._situation(desk.principal.tenant, status),
         }
+
+    async def _kept(self, tenant: str, snapshot_id: str | None) -> Json | None:
+        """Return a snapshot by its id, None where none is named or kept."""
+        try:
+            return await self._memory.registry.snapshot(tenant, snapshot_id) if snapshot_id else None
+        except SnapshotNotFound:
+            return None
 
     async def act(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
         """Carry out an act that a form asks for, once however often the form is sent.

@@ -11,6 +11,7 @@ from myria.builds import browse
 from myria.builds.change_log import ChangeLine, ScopeChanges, scope_changes
 from myria.db.database import Connection
 from myria.db.queries import sql
+from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria.memory import Memory
 from myria_server.console.desk import Desk
 from myria_server.console.fields import id_of, number_of
@@ -31,6 +32,11 @@ WHAT = {
     "moved": "moved",
 }
 """What a person reads for each sort of line."""
+
+
+def _is_neutral(line: ChangeLine) -> bool:
+    """Tell whether a line names a topic by the label that stands for what was withdrawn since."""
+    return any(topic is not None and topic.label == NEUTRAL_LABEL for topic in (line.before, line.after))
 
 
 class DifferencePages:
@@ -67,9 +73,13 @@ class DifferencePages:
             }
             event_ids = await _event_ids(connection, tenant, (entry for lines in shown.values() for entry in lines))
         end = begin + _ENTRIES
+        registry = self._memory.registry
         return "diff.html", {
-            "before": before,
-            "after": after,
+            "before": await registry.snapshot(tenant, before.snapshot_id),
+            "after": await registry.snapshot(tenant, after.snapshot_id),
+            "neutral": NEUTRAL_LABEL
+            if any(map(_is_neutral, (line for one in scopes for line in one.entries)))
+            else None,
             "scopes": scopes,
             "shown": shown,
             "what": WHAT,

@@ -128,6 +128,15 @@ class OperationsPages:
                     runbook="MyriaAnswersDegraded",
                 )
             )
+        if self._settings.auth.mode != "keys":
+            parts.append(
+                PartHealth(
+                    name="Sign-in",
+                    state="paused",
+                    text="off: whoever reaches this server may do everything",
+                    advice="Set auth.mode: keys wherever others reach it.",
+                )
+            )
         return [*parts, PartHealth(name="Embeddings", state="good", text="", details=self._memory.embeddings)]
 
 

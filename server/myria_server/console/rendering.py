@@ -89,7 +89,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(prefix=PREFIX, static=static_address)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
-    environment.filters.update(told_apart=told_apart)
+    environment.filters.update(told_apart=told_apart, marked=_marked)
     return environment
 
 
@@ -119,6 +119,15 @@ def _shown(value: Any, longest: int = _LONGEST_SHOWN) -> Markup:
 def _brief(value: Any) -> Markup:
     """Return a text of somebody else's as `_shown` does, short enough for a list of many."""
     return _shown(value, _LONGEST_IN_LIST)
+
+
+def _marked(text: str) -> Markup:
+    """Return a description of our own with what stands in backticks as code."""
+    pieces = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if place % 2 and place < len(pieces) - 1 else escape(piece)
+        for place, piece in enumerate(pieces)
+    )
 
 
 def _pretty(value: Any) -> Markup:

@@ -27,7 +27,7 @@ _HISTORY = 60
 _WIDTH, _HEIGHT, _LEAST_MARK = 1_000, 60, 4
 """Of a drawn line of time, and of its smallest mark, in units of its own."""
 
-VIEWS = {"subject": "What it is about", "time": "When it was", "timeline": "Timeline"}
+VIEWS = {"subject": "By subject", "time": "By time", "timeline": "Timeline"}
 """The ways to look at topics, by their parameter in the address."""
 
 

@@ -48,7 +48,7 @@ say({ kept: await page.locator("#reason").inputValue(), place: new URL(page.url(
 await told();
 await page.locator("main form button").click();
 await page.waitForURL(/done=build/);
-const done = await page.locator(".notice").innerText();
+const done = await page.locator(".notice[role=status]").innerText();
 const statuses = [];
 for (let time = 0; time < 3; time++) {
   const sent = { form, headers: { origin: url }, maxRedirects: 0 };
