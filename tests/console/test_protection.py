@@ -259,3 +259,31 @@ class TestOverTls:
         assert cookie.startswith("__secure-")
         for flag in ("secure", "httponly", "samesite=lax", "path=/console"):
             assert flag in cookie.split("; ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("/console/keys?as=ada", "/console/keys?as=ada"),
+        ("https://evil.example/phish", "/console/ask"),
+        ("https://evil.example/console/keys", "/console/keys"),
+        ("http://[", "/console/ask"),
+        ("javascript:alert(1)", "/console/ask"),
+        ("/console/../mcp", "/console/ask"),
+    ],
+)
+async def test_a_refusal_leads_back_to_pages_of_the_console_alone(
+    browser: Browser, store: AccessStore, sent: str, shown: str
+) -> None:
+    """Whatever a browser says of where it came from, the way back is a page of this server."""
+    await browser.sign_in(await make_key(store, "ada"))
+    for headers in ({"referer": sent}, {"referer": sent, "hx-current-url": sent, "hx-request": "true"}):
+        refused = await browser.client.get("/console/operations", headers=headers)
+        assert refused.status_code == 403
+        links = [attributes.get("href") for tag, attributes in elements(refused.text) if tag == "a"]
+        assert shown in links
+        assert all((link or "").startswith(("/console/", "#")) for link in links)
+    nobody = Browser(httpx.AsyncClient(base_url=browser.client.base_url))
+    asked = await nobody.client.get("/console/ask", headers={"hx-request": "true", "hx-current-url": sent})
+    assert asked.headers["hx-redirect"].startswith("/console/sign-in?next=%2Fconsole%2F")
+    await nobody.client.aclose()

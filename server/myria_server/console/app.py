@@ -311,7 +311,9 @@ class Console:
             return 0
 
     def _problem(self, code: str, message: str, status: int, desk: Desk, request: Request) -> Response:
-        values = {**self._frame(desk, request), "code": code, "message": message}
+        came_from = request.headers.get("referer")
+        back = None if came_from is None else _local(came_from)
+        values = {**self._frame(desk, request), "code": code, "message": message, "back": back}
         return page("problem.html", values, status=status)
 
     def _refused(self, request: Request, error: MyriaError) -> Response:
@@ -455,8 +457,16 @@ def _page_of(request: Request) -> str:
     shown = request.headers.get("hx-current-url") or (
         request.headers.get("referer") if request.method == "POST" else None
     )
-    url = request.url if shown is None else URL(shown)
-    return _place(url.path + (f"?{url.query}" if url.query else ""))
+    return _local(str(request.url) if shown is None else shown)
+
+
+def _local(address: str) -> str:
+    """Return the page of the console that an address names, whatever its host; the first one for any other address."""
+    try:
+        url = URL(address)
+        return _place(url.path + (f"?{url.query}" if url.query else ""))
+    except ValueError:  # a browser sends no such header
+        return PREFIX + "/ask"
 
 
 def _place(text: str | None) -> str:

@@ -8,6 +8,8 @@ function localize(root) {
   }
 }
 localize(document);
+const zone = document.getElementById("zone");
+if (zone) zone.textContent = format.resolvedOptions().timeZone;
 document.addEventListener("htmx:load", (event) => localize(event.detail.elt));
 const offline = document.getElementById("offline");
 for (const name of ["htmx:sendError", "htmx:timeout"])
