@@ -137,14 +137,13 @@ async def _keep(memory: Memory, database: Database, tenant: str, many: int) -> K
     return kept
 
 
-@pytest.mark.parametrize("many", [0, pytest.param(MANY, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("many", [0, *([MANY] if SOAK else [])])
 async def test_every_act_is_done_by_keyboard(
     outside: Outside, chromium: str, served: Served, database: Database, *, many: int
 ) -> None:
     """Somebody signs in, asks, follows an answer, forgets, erases, publishes, discards, rolls back, resumes, builds,
     reads and saves the audit, and signs out; once with scripts and once without."""
-    if many and not SOAK:
-        pytest.skip("100,000 events in soak runs alone")
     for tenant, scripts in (("default", True), ("other", False)):
         async with Memory(database.server_dsn, Settings()) as memory:
             kept = await _keep(memory, database, tenant, many)
