@@ -27,6 +27,8 @@ PLANES = ("SERVER", "OPERATOR", "BUILDER")
 
 _BUILDS_END_S: Final = 25.0
 """Seconds for which the trial's PostgreSQL outlives an order to end, so that the operator can end builds in it."""
+_WRITES_S: Final = 3.0
+"""The same where no build is left, so that the operator can write down what it ended just before."""
 
 Namespace = Annotated[str | None, typer.Option(help="The installation's namespace. Default: the pod's.")]
 
@@ -159,7 +161,8 @@ async def trial_postgres(
 async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: int) -> None:
     """Wait until no build is left and the operator, which ended them, has gone; at most `_BUILDS_END_S`.
 
-    Without a build nothing is waited for, and not for a database that does not answer.
+    Without a build the operator has `_WRITES_S`: it stops at the same moment, and may have ended builds before this
+    looks, but not yet written that into their resources. A database that does not answer is not waited for.
     """
     from myria_operator.ledger import Ledger
 
@@ -168,7 +171,8 @@ async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: 
     with contextlib.suppress(MyriaError, TimeoutError):
         async with asyncio.timeout(_BUILDS_END_S), Database(dsn, pool_options(settings, size=1)) as database:
             ledger = Ledger(database, settings)
-            if await ledger.unfinished():
+            within_s = _BUILDS_END_S if await ledger.unfinished() else _WRITES_S
+            async with asyncio.timeout(within_s):
                 while await ledger.unfinished() or await ledger.others_of_my_role():  # noqa: ASYNC110 - in the database
                     await asyncio.sleep(0.5)
 
