@@ -58,6 +58,8 @@ def test_builds(work_dir: Path) -> None:
     assert report["checks"]["rollback: p95"]["value"] > 0
 
 
+@pytest.mark.soak
+@in_soak_runs
 def test_console(work_dir: Path) -> None:
     """Each page of the console is opened and weighed, and what differs between two snapshots is read to its end."""
     report = run_part("console", work_dir)
