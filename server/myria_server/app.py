@@ -87,6 +87,7 @@ class ServerApp:
         below: what answers at every path that begins with a prefix, unless `beside` has a route for that path.
         beside: serves the open routes and refuses all other paths; its lifespan runs the background work, too.
         reader: reads the bodies of requests to APIs.
+        console: the pages for people, which `at` and `below` lead to; None where they are off.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class ServerApp:
         reader: BodyReader,
         metrics: ServerMetrics,
         readiness: Readiness,
+        console: Console | None,
     ) -> None:
         self.at = at
         self.below = below
@@ -106,6 +108,7 @@ class ServerApp:
         self.reader = reader
         self.metrics = metrics
         self.readiness = readiness
+        self.console = console
         self._apps = {name: app for path, app in at.items() for name in (path, path + "/")}
         self._apps |= {route.path: beside for route in beside.routes if isinstance(route, Route)}
         self._front = AnswerHeaders(self._answer, origins=origins, readiness=readiness)
@@ -223,6 +226,7 @@ def build_app(
         if api_name == "agent" and mcp.legacy_sse:
             legacy = LegacyTransport(server, api, guarded, bodies)
 
+    console: Console | None = None
     if settings.console.enabled:
         # Pages may call the tools of every profile, whatever the MCP endpoints offer.
         every_tool = replace(settings, mcp=replace(mcp, profiles=get_args(Profile)))
@@ -280,7 +284,14 @@ def build_app(
     )
     beside.state.settings = settings
     return ServerApp(
-        at=at, below=below, beside=beside, origins=origins, reader=reader, metrics=metrics, readiness=readiness
+        at=at,
+        below=below,
+        beside=beside,
+        origins=origins,
+        reader=reader,
+        metrics=metrics,
+        readiness=readiness,
+        console=console,
     )
 
 

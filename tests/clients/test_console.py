@@ -21,6 +21,48 @@ BROWSER = (Path(__file__).parent / "node" / "console.mjs").read_text()
 LONG = "<b>" + "long" * 200
 
 
+PAGES = (
+    "/ask",
+    "/ask?q=kiln&as=user_42",
+    "/ask?q=kiln&as=user_42&why=on",
+    "/ask?q=kiln&as=user_42&view=topics&since=2020-01-01T00:00",
+    "/ask?q=kiln&as=user_42&view=text",
+    "/ask?q=nothing+like+it&as=nobody",
+    "/events/{event}?as=user_42",
+    "/events/{event}/forget?as=user_42",
+    "/events/{event}/forget?as=user_42&done=forgotten",
+    "/topics/{topic}?as=user_42",
+    "/changes",
+    "/topics?as=user_42",
+    "/topics?as=user_42&view=time",
+    "/topics?as=user_42&view=timeline",
+    "/topics?as=user_42&view=timeline&from=2020-01-01&to=2030-01-01",
+    "/notes",
+    "/notes/{note}",
+    "/notes/{note}/forget",
+    "/notes?done=forgotten&note=note_1",
+    "/people",
+    "/people?as=user_42",
+    "/people/one?name=user_42",
+    "/people/erase?name=user_42",
+    "/erasures/{erasure}",
+    "/changes/build",
+    "/changes/builds",
+    "/changes/builds/{build}",
+    "/changes/rollback?snapshot={first}",
+    "/changes/diff?from={first}&to=active",
+    "/review",
+    "/review?kind=fact",
+    "/operations",
+    "/settings?q=builder",
+    "/audit",
+    "/keys",
+    "/keys/grants",
+    "/nowhere",
+)
+"""The address of each page below the console's; `{name}` stands for what the test keeps."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Way:
     """A way to look at a page."""
@@ -97,43 +139,11 @@ async def test_every_page_is_accessible_and_whole(
     topic = next(node["topic_id"] for node in tree.content["root"]["children"] if "topic_id" in node)
     event_id = stored.content["results"][0]["event_id"]
     note_id = await _kept_note(served)
-    paths = [
-        "/console/ask",
-        "/console/ask?q=kiln&as=user_42",
-        "/console/ask?q=kiln&as=user_42&why=on",
-        "/console/ask?q=kiln&as=user_42&view=topics&since=2020-01-01T00:00",
-        "/console/ask?q=kiln&as=user_42&view=text",
-        "/console/ask?q=nothing+like+it&as=nobody",
-        f"/console/events/{event_id}?as=user_42",
-        f"/console/events/{event_id}/forget?as=user_42",
-        f"/console/events/{event_id}/forget?as=user_42&done=forgotten",
-        f"/console/topics/{topic}?as=user_42",
-        "/console/changes",
-        "/console/topics?as=user_42",
-        "/console/topics?as=user_42&view=time",
-        "/console/topics?as=user_42&view=timeline",
-        "/console/topics?as=user_42&view=timeline&from=2020-01-01&to=2030-01-01",
-        "/console/notes",
-        f"/console/notes/{note_id}",
-        "/console/notes?done=forgotten&note=note_1",
-        "/console/people",
-        "/console/people?as=user_42",
-        "/console/people/one?name=user_42",
-        "/console/people/erase?name=user_42",
-        "/console/changes/build",
-        "/console/changes/builds",
-        f"/console/changes/builds/{build_id}",
-        f"/console/changes/rollback?snapshot={first}",
-        f"/console/changes/diff?from={first}&to=active",
-        "/console/review",
-        "/console/review?kind=fact",
-        "/console/operations",
-        "/console/settings?q=builder",
-        "/console/audit",
-        "/console/keys",
-        "/console/keys/grants",
-        "/console/nowhere",
-    ]
+    await served.call("append_event", event("gone", participants=["gone"]))
+    gone = {"of_participants": ["gone"], "expected_events": 1, "reason": LONG}
+    erasure_id = (await served.call("erase", gone)).content["erasure_id"]
+    kept = {"event": event_id, "topic": topic, "note": note_id, "first": first, "build": build_id}
+    paths = ["/console" + page.format(**kept, erasure=erasure_id) for page in PAGES]
     url = str(served.client.base_url).rstrip("/")
     question = {"text": "when does the kiln open", "as": "user_42", "expects": "The kiln opens on Friday"}
     *looks, asked = await look(

@@ -11,16 +11,29 @@ from myria.settings import AuthSettings, ConsoleSettings, Settings
 from tests.clients.conftest import Outside
 from tests.clients.test_console import LONG, WAYS, chromium, look
 from tests.clients.test_console_acts import hands
+from tests.server.signing_in import client_id, tokens
 from tests.server.wire import Served
 from tests.support.keys import make_key
 
 __all__ = ["chromium"]
 
+PUBLIC_URL = "http://127.0.0.1"  # over TLS alone, browsers would keep the cookie from this server
+PAGES = (
+    "/keys",
+    "/keys/new",
+    "/keys/{key}/revoke",
+    "/keys/{key}/rotate",
+    "/keys/grants",
+    "/keys/grants/{grant}",
+)
+"""The address of each page of keys below the console's; `{name}` stands for what the test keeps."""
+
 
 @pytest.fixture
 def settings() -> Settings:
-    """The console is on, and asks for a key."""
-    return Settings(console=ConsoleSettings(enabled=True), auth=AuthSettings(mode="keys"))
+    """The console is on, and asks for a key; programs may ask for a grant."""
+    auth = AuthSettings(mode="keys", public_url=PUBLIC_URL, server=True)
+    return Settings(console=ConsoleSettings(enabled=True), auth=auth)
 
 
 async def test_the_pages_of_keys_are_accessible_and_whole(
@@ -30,8 +43,9 @@ async def test_the_pages_of_keys_are_accessible_and_whole(
     admin = {"roles": ("append", "read", "admin"), "faces": ("core", "admin")}
     key = await make_key(store, "root", name="the administrator", **admin)
     other = await make_key(store, "user:7", name=LONG[:100], roles=("read",))
-    path = f"/console/keys/{other.split('_')[1]}"
-    paths = ["/console/keys", "/console/keys/new", "/console/keys/grants", f"{path}/revoke", f"{path}/rotate"]
+    await tokens(served, await client_id(served), other, resource=f"{PUBLIC_URL}/mcp")
+    (grant,) = await store.grants("default")
+    paths = ["/console" + page.format(key=other.split("_")[1], grant=grant["grant_id"]) for page in PAGES]
     act = {"path": "/console/keys/new", "fields": {"name": "a robot"}, "press": "main button.main"}
     url = str(served.client.base_url).rstrip("/")
     wanted = {"url": url, "paths": paths, "acts": [act], "ways": [asdict(way) for way in WAYS], "key": key}

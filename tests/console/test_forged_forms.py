@@ -23,6 +23,26 @@ from tests.support.postgres import Database
 FORGED = share(1_000)
 TENANTS = ("default", "other")
 ALL = ("read", "append", "admin", "erase")
+FORMS = (
+    "/sign-out",
+    "/events/evt_x/forget",
+    "/events/evt_x/restore",
+    "/notes/note_x/forget",
+    "/notes/restore",
+    "/people/erase?name=ada",
+    "/review/decide",
+    "/keys/new",
+    "/keys/{key}/revoke",
+    "/keys/{key}/rotate",
+    "/keys/grants/x",
+    "/changes/build",
+    "/changes/rollback",
+    "/changes/publish",
+    "/changes/discard",
+    "/changes/resume",
+)
+"""Where forms go below the console's address; `{key}` stands for a key of either tenant."""
+
 NOTES_CALLS = ("call_log", "key_uses")
 """Tables that say who called, and when a key was used."""
 
@@ -93,24 +113,7 @@ async def test_a_forged_form_does_nothing(served: Served, database: Database, me
             else ({"origin": origin}, {"origin": origin, "sec-fetch-site": "same-origin"})
         )
         snapshot, key_id = rng.choice(snapshots), rng.choice(key_ids)
-        path = rng.choice(
-            (
-                "/changes/build",
-                "/changes/rollback",
-                "/changes/publish",
-                "/changes/discard",
-                "/changes/resume",
-                "/people/erase?name=ada",
-                "/notes/restore",
-                "/notes/note_x/forget",
-                "/review/decide",
-                "/keys/new",
-                f"/keys/{key_id}/revoke",
-                f"/keys/{key_id}/rotate",
-                "/keys/grants/x",
-                "/sign-out",
-            )
-        )
+        path = rng.choice(FORMS).format(key=key_id)
         form = {
             "form_token": token,
             "snapshot": snapshot,

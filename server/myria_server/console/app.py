@@ -12,7 +12,7 @@ from starlette.datastructures import URL, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from myria.access.limits import CredentialLimits
@@ -177,6 +177,11 @@ class Console:
         )
         # Such a redirect names the scheme and host of this server, which a proxy in front of it need not share.
         self._app.router.redirect_slashes = False
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The routes of every page, form, file and stream, in the order in which they are tried."""
+        return self._app.routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
