@@ -15,7 +15,7 @@ import pytest
 
 from myria.access.administered import TenantKeys
 from myria.access.console_sessions import ConsoleSessions
-from myria.access.journal import entries
+from myria.access.journal import Sought, entries, entries_for
 from myria.access.principal import Principal, Proof
 from myria.access.secrets import MadeKey, make_key, parse_key, parse_session
 from myria.access.store import AccessStore, NewKey
@@ -56,11 +56,11 @@ def another(served: Served) -> Browser:
     return Browser(httpx.AsyncClient(base_url=served.client.base_url, timeout=PATIENCE_S, verify=False))
 
 
-def proof_of(key: MadeKey | str | None) -> Proof:
+def proof_of(key: MadeKey | str | None, tenant: str = "default") -> Proof:
     """Return what a key, or its text, proves."""
     made = parse_key(key) if isinstance(key, str) else key
     assert made is not None
-    return Proof(key_id=made.key_id, digest=made.digest)
+    return Proof(tenant=tenant, key_id=made.key_id, digest=made.digest)
 
 
 def filled(**more: str) -> dict[str, str]:
@@ -300,29 +300,30 @@ async def test_without_a_proof_the_database_gives_and_changes_nothing(
         proof_of(late),
         proof_of(reader),
         proof_of(program),
-        Proof(key_id=admin.key_id, digest=bytes(32)),
-        Proof(key_id="", digest=admin.digest),
-        Proof(key_id="", digest=bytes(32)),
+        Proof(tenant="default", key_id=admin.key_id, digest=bytes(32)),
+        Proof(tenant="default", key_id="", digest=admin.digest),
+        Proof(tenant="default", key_id="", digest=bytes(32)),
         replace(proof_of(admin), key_id=key_id),
+        *(proof_of(admin, tenant) for tenant in ("other", "*", "")),
     ]
     new = NewKey(name="mine", tenant="default", roles=("read",), faces=("core",), own=("user:7",))
     before = await store.keys("default")
     for proof in forged:
-        assert await keys.keys(proof, limit=10) == []
-        assert await keys.grants(proof, limit=10) == []
-        with pytest.raises(KeyNotFound):
-            await keys.key(proof, key_id)
-        for change in (
+        for refused in (
+            keys.keys(proof, limit=10),
+            keys.key(proof, key_id),
+            keys.grants(proof, limit=10),
+            entries_for(serving_role, proof, Sought(), before=None, limit=10),
             keys.create_key(proof, new, make_key(), reason="", address=None),
             keys.rotate_key(proof, key_id, make_key(), overlap_s=0, reason="", address=None),
             keys.revoke_key(proof, key_id, reason="", address=None),
         ):
             with pytest.raises(CredentialInvalid):
-                await change
+                await refused
         (grant,) = await store.grants("default")
         with pytest.raises(CredentialInvalid):
             await keys.end_grant(proof, grant["grant_id"])
-    foreign = proof_of(await make_text(store, tenant="other", **ADMIN))
+    foreign = proof_of(await make_text(store, tenant="other", **ADMIN), "other")
     with pytest.raises(KeyNotFound):
         await keys.revoke_key(foreign, key_id, reason="", address=None)
     with pytest.raises(KeyNotFound):

@@ -140,15 +140,15 @@ async def test_the_login_of_serving_alone_erases_nothing(database: Database) -> 
         reader, _ = await store.create_key(NewKey(name="r", tenant=TENANT, own=("ana",), roles=("read",)))
         for proof in (
             None,
-            Proof(key_id=reader.key_id, digest=reader.digest),
-            Proof(key_id=officer.key_id, digest=reader.digest),
-            Proof(key_id="", digest=officer.digest),
+            Proof(tenant=TENANT, key_id=reader.key_id, digest=reader.digest),
+            Proof(tenant=TENANT, key_id=officer.key_id, digest=reader.digest),
+            Proof(tenant=TENANT, key_id="", digest=officer.digest),
         ):
             with suppress(errors.EventNotFound):  # from the second on: it is on a list already
                 await asked_by(serving, proof).start(chosen, reason="r")
             await carried_out(carrier(control))
         assert await builds.value(database, "SELECT count(*) FROM myria.erased WHERE erased_at IS NOT NULL") == 0
-        proved = asked_by(serving, Proof(key_id=officer.key_id, digest=officer.digest))
+        proved = asked_by(serving, Proof(tenant=TENANT, key_id=officer.key_id, digest=officer.digest))
         erasure_id = await proved.start(chosen, reason="r")
         with pytest.raises(errors.ConfigurationError, match="row-level security"):
             async with serving.write(TENANT) as connection:

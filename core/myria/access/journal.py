@@ -277,18 +277,21 @@ class Sought:
 async def entries_for(
     database: Database, proof: Proof, sought: Sought, *, before: int | None, limit: int
 ) -> tuple[list[Json], int | None]:
-    """Return acts and refused attempts of the tenant whose administrator shows a credential, newest first.
+    """Return acts and refused attempts of the tenant whose administrator shows a proof, newest first.
 
-    Serving may call this, which cannot read the entries by itself. A credential without the role `admin` gets none. A
-    call looks at 10,000 entries at most; the second value is the `before` with which to go on, None at the end.
+    Serving may call this, which cannot read the entries by itself. A call looks at 10,000 entries at most; the second
+    value is the `before` with which to go on, None at the end.
 
     Args:
         before: only entries of lower ids.
+
+    Raises:
+        CredentialInvalid: the proof is not, or no longer, an administrator's.
     """
     wanted = (sought.text, sought.actor, sought.action, sought.outcome, sought.since, sought.until)
-    async with database.connection() as connection:
+    async with database.read(proof.tenant) as connection:
         rows = await connection.fetch(
-            sql("audit.for_administrator"), proof.key_id, proof.digest, *wanted, before, limit, timeout=5.0
+            sql("audit.for_administrator"), proof.key_id, proof.digest, *wanted, before, limit
         )
     found = [
         {**entry, "at": rfc3339_of(entry["at"]), "details": orjson.loads(entry["details"])}

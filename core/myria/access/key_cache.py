@@ -273,7 +273,7 @@ class KeyCache:
             requests_per_s=row["requests_per_s"],
             concurrency=row["concurrency"],
             text_format=row["text_format"],
-            proof=Proof(key_id=made.key_id, digest=made.digest),
+            proof=Proof(tenant=row["tenant_id"], key_id=made.key_id, digest=made.digest),
         )
         return _Known(epoch, principal, None if expires_at is None else expires_at.timestamp())
 

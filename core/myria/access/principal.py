@@ -45,8 +45,10 @@ class NamedMask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """Proves to the database a credential that Myria issued: a key's id ("" for a token), and the secret's digest."""
+    """Proves to the database a credential that Myria issued: its tenant, a key's id ("" for a token), and the digest of
+    its secret."""
 
+    tenant: str
     key_id: str
     digest: bytes = field(repr=False)
 

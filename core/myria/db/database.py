@@ -355,6 +355,7 @@ def translated() -> Iterator[None]:
         DataCorrupted: a page, an index or a file of the database is damaged.
         DeadlineExceeded: a statement or lock timeout.
         TenantDeleting: rows of a tenant that is being deleted were to be added.
+        CredentialInvalid: who administers showed the database no proof that holds.
         ConfigurationError: the connection is refused, or a table or privilege is missing.
     """
     try:
@@ -362,9 +363,13 @@ def translated() -> Iterator[None]:
     except errors.MyriaError:
         raise
     except asyncpg.UnknownPostgresError as error:
-        if error.sqlstate != _TENANT_DELETING:
-            raise
-        raise errors.TenantDeleting("the tenant is being deleted; nothing is written for it any more") from error
+        if error.sqlstate == _TENANT_DELETING:
+            raise errors.TenantDeleting("the tenant is being deleted; nothing is written for it any more") from error
+        if error.sqlstate == _NO_ADMINISTRATOR:
+            raise errors.CredentialInvalid(
+                "your key or session is no administrator's any more; sign in again"
+            ) from error
+        raise
     except asyncpg.DiskFullError as error:
         raise errors.DiskFull("the database has no room left; free some and retry") from error
     except _DAMAGED as error:
@@ -402,6 +407,9 @@ TENANT_REMADE = "MYR02"
 
 NOT_NEW = "MYR03"
 """The SQLSTATE with which `myria.append_alone` refuses events of which one stands already, or was erased."""
+
+_NO_ADMINISTRATOR = "MYR04"
+"""The SQLSTATE with which `myria.administrator` refuses a proof."""
 
 _DAMAGED = (
     asyncpg.DataCorruptedError,

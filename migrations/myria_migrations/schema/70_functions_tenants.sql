@@ -1,4 +1,17 @@
--- What guards tenants that are being deleted, and removes what they own.
+-- What names the tenant of a transaction, guards tenants that are being deleted, and removes what they own.
+
+-- For functions that must look beyond the tenant that their caller named, and name it again at their end. A SET clause would
+-- do both, but lets nobody except a superuser create the function: no extension declares this setting.
+CREATE OR REPLACE FUNCTION myria.name_tenant(tenant text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named CONSTANT text := coalesce(current_setting('myria.tenant', true), '');
+BEGIN
+    PERFORM set_config('myria.tenant', tenant, true);
+    RETURN named;
+END $$;
+COMMENT ON FUNCTION myria.name_tenant IS 'Names a tenant for the rest of the transaction, or * for all, as far as the role may; returns what was named before.';
 
 -- The transaction takes its number before it reads the mark. Deletion commits the mark, reads the newest transaction's number
 -- and waits for all older ones: so it has waited for every writer that did not see the mark.

@@ -6,13 +6,12 @@ CREATE OR REPLACE FUNCTION myria.count_stored(tenant text, bytes bigint) RETURNS
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named CONSTANT text := current_setting('myria.tenant', true);
+    named CONSTANT text := myria.name_tenant($1);
 BEGIN
-    PERFORM set_config('myria.tenant', $1, true);
     INSERT INTO myria.stored_sizes AS s (tenant_id, part, payload_bytes)
     VALUES ($1, pg_backend_pid() % 16, $2)
     ON CONFLICT (tenant_id, part) DO UPDATE SET payload_bytes = s.payload_bytes + EXCLUDED.payload_bytes;
-    PERFORM set_config('myria.tenant', coalesce(named, ''), true);
+    PERFORM myria.name_tenant(named);
 END $$;
 REVOKE EXECUTE ON FUNCTION myria.count_stored FROM PUBLIC;
 

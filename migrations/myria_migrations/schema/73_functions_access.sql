@@ -19,15 +19,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     RETURN QUERY
         SELECT k.tenant_id, k.key_id, k.name, k.roles, k.faces, k.own_participants, k.may_ask, k.channels,
                k.requests_per_s, k.concurrency, k.expires_at, k.revoked_at, t.suspended_at, k.text_format
         FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
         WHERE k.key_id = $1 AND k.digest = $2;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
 END $$;
 COMMENT ON FUNCTION myria.find_key IS 'The key with this id and this digest of its secret, whatever its tenant; no row without both.';
 
@@ -41,9 +40,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     RETURN QUERY
         SELECT k.tenant_id, k.key_id, k.name,
                ARRAY(SELECT r FROM unnest(k.roles) AS r WHERE r = ANY (g.scopes)),
@@ -64,7 +62,7 @@ BEGIN
             JOIN myria.keys k ON k.tenant_id = s.tenant_id AND k.key_id = s.key_id
             JOIN myria.tenants t ON t.tenant_id = k.tenant_id
         WHERE s.digest = $1;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
 END $$;
 COMMENT ON FUNCTION myria.find_token IS 'What an access token or a session of the console stands for: its key, as far as a grant and its face go.';
 
@@ -98,10 +96,9 @@ CREATE OR REPLACE FUNCTION myria.console_sign_in(wanted_key text, secret_digest 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
     owner text;
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     SELECT k.tenant_id INTO owner
     FROM myria.keys k JOIN myria.tenants t ON t.tenant_id = k.tenant_id
     WHERE k.key_id = wanted_key AND k.digest = secret_digest AND k.revoked_at IS NULL AND t.suspended_at IS NULL
@@ -109,7 +106,7 @@ BEGIN
     IF owner IS NOT NULL THEN
         PERFORM myria.begin_console_session(owner, 'key:' || wanted_key, wanted_key, NULL, new_session, session_s, most, caller);
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     RETURN owner IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION myria.console_sign_in IS 'Begins a session of the console for who shows a valid key; false where the key is not valid.';
@@ -119,15 +116,14 @@ CREATE OR REPLACE FUNCTION myria.console_keep_token(wanted_tenant text, subject 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
     owner text;
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     SELECT t.tenant_id INTO owner FROM myria.tenants t WHERE t.tenant_id = wanted_tenant AND t.suspended_at IS NULL;
     IF owner IS NOT NULL THEN
         PERFORM myria.begin_console_session(owner, 'token:' || subject, NULL, sealed, new_session, session_s, most, caller);
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     RETURN owner IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION myria.console_keep_token IS 'Begins a session of the console that can do nothing but keep a sealed token, which serving verifies at each use; false where the tenant is suspended.';
@@ -137,13 +133,12 @@ RETURNS TABLE (owner text, sealed_token bytea, sealed_until timestamptz, sealed_
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     RETURN QUERY
         SELECT s.tenant_id, s.sealed_token, s.expires_at, s.ended_at FROM myria.console_sessions s
         WHERE s.digest = shown AND s.sealed_token IS NOT NULL;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
 END $$;
 COMMENT ON FUNCTION myria.console_token IS 'The sealed token of the session of the console that is shown.';
 
@@ -151,10 +146,9 @@ CREATE OR REPLACE FUNCTION myria.console_sign_out(shown bytea, caller text) RETU
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
     ended myria.console_sessions;
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     UPDATE myria.console_sessions s SET ended_at = clock_timestamp()
     WHERE s.digest = shown AND s.ended_at IS NULL
     RETURNING s.* INTO ended;
@@ -162,7 +156,7 @@ BEGIN
         INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, address)
         VALUES (ended.tenant_id, 'act', ended.actor, 'console.sign_out', ended.key_id, 'ok', caller);
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     RETURN ended.actor IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION myria.console_sign_out IS 'Ends the session of the console that is shown.';
@@ -172,15 +166,14 @@ RETURNS TABLE (client_id text, name text, redirect_uris text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     RETURN QUERY
         SELECT c.client_id, c.name, c.redirect_uris FROM myria.oauth_clients c
         WHERE c.client_id = wanted_id
           AND (c.created_at > clock_timestamp() - make_interval(secs => unused_s)
                OR EXISTS (SELECT FROM myria.oauth_grants g WHERE g.client_id = c.client_id));
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
 END $$;
 COMMENT ON FUNCTION myria.oauth_client IS 'A client, unless nobody used it for so many seconds since it registered.';
 
@@ -189,12 +182,11 @@ CREATE OR REPLACE FUNCTION myria.oauth_register(wanted_id text, wanted_name text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
     since timestamptz := clock_timestamp() - make_interval(secs => unused_s);
     from_here bigint;
     many bigint;
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     PERFORM pg_advisory_xact_lock(hashtextextended('myria.oauth_clients', 0));
     DELETE FROM myria.oauth_clients WHERE client_id IN (
         SELECT c.client_id FROM myria.oauth_clients c
@@ -207,7 +199,7 @@ BEGIN
         INSERT INTO myria.oauth_clients (client_id, name, redirect_uris, registered_from)
         VALUES (wanted_id, wanted_name, uris, origin);
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     RETURN CASE WHEN from_here >= most_of_origin THEN 'origin' WHEN many >= most THEN 'all' ELSE 'kept' END;
 END $$;
 COMMENT ON FUNCTION myria.oauth_register IS 'Keeps a client and says kept; origin or all, where as many wait for their first use as may, from there or in all.';
@@ -218,13 +210,12 @@ CREATE OR REPLACE FUNCTION myria.oauth_grant(wanted_key text, secret_digest byte
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
     owner text;
     of_key bigint;
     of_tenant bigint;
     made boolean := false;
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     SELECT k.tenant_id INTO owner FROM myria.keys k WHERE k.key_id = wanted_key AND k.digest = secret_digest;
     PERFORM pg_advisory_xact_lock(hashtextextended('myria.oauth_grants ' || owner, 0));
     SELECT count(*) FILTER (WHERE g.key_id = wanted_key), count(*) INTO of_key, of_tenant
@@ -249,7 +240,7 @@ BEGIN
         UPDATE myria.oauth_clients c SET registered_from = NULL
         WHERE made AND c.client_id = wanted_client AND c.registered_from IS NOT NULL;
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     RETURN CASE WHEN of_key >= most_of_key THEN 'key' WHEN of_tenant >= most_of_tenant THEN 'tenant'
                 WHEN made THEN 'made' ELSE 'refused' END;
 END $$;
@@ -262,12 +253,11 @@ RETURNS text[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
     given myria.oauth_grants;
     token myria.oauth_tokens;
     allowed text[];
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     <<exchange>>
     BEGIN
         IF refreshing THEN
@@ -310,7 +300,7 @@ BEGIN
             (given.tenant_id, new_refresh, given.grant_id, true, clock_timestamp() + make_interval(secs => refresh_s));
         allowed := given.scopes;
     END exchange;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     RETURN allowed;
 END $$;
 COMMENT ON FUNCTION myria.oauth_exchange IS 'A code or a refresh token, once, for an access and a refresh token; the scopes, or NULL.';
@@ -319,16 +309,15 @@ CREATE OR REPLACE FUNCTION myria.oauth_revoke(shown bytea, wanted_client text) R
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
     ended boolean;
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = 'revoked by the client'
     FROM myria.oauth_tokens o
     WHERE o.digest = shown AND g.tenant_id = o.tenant_id AND g.grant_id = o.grant_id AND g.client_id = wanted_client
       AND g.ended_at IS NULL;
     ended := FOUND;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     RETURN ended;
 END $$;
 COMMENT ON FUNCTION myria.oauth_revoke IS 'Ends the grant of a token that this client shows.';
@@ -337,11 +326,9 @@ CREATE OR REPLACE FUNCTION myria.note_grant() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named CONSTANT text := coalesce(current_setting('myria.tenant', true), '');
     given myria.oauth_grants;
     what text;
 BEGIN
-    PERFORM set_config('myria.tenant', NEW.tenant_id, true);
     IF TG_TABLE_NAME = 'oauth_tokens' THEN
         SELECT * INTO given FROM myria.oauth_grants g WHERE g.tenant_id = NEW.tenant_id AND g.grant_id = NEW.grant_id;
         what := CASE WHEN EXISTS (SELECT FROM myria.oauth_tokens o WHERE o.tenant_id = NEW.tenant_id
@@ -362,70 +349,6 @@ BEGIN
                'client', (SELECT c.name FROM myria.oauth_clients c WHERE c.client_id = given.client_id),
                'scopes', to_jsonb(given.scopes))
                || CASE WHEN given.ended_reason IS NULL THEN '{}' ELSE jsonb_build_object('reason', given.ended_reason) END;
-    PERFORM set_config('myria.tenant', named, true);
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION myria.note_grant IS 'Writes what becomes of a grant into the journal of access; never a secret.';
-
--- What was administered, and which attempts were refused, of the tenant of a key with the role admin. Serving cannot read
--- these rows by itself. A call looks at 10,000 entries before an entry, and says in each row how far it came if there may be
--- more; where none of them is sought, one row without an entry says so. An attempt may be written a little after it was made.
-CREATE OR REPLACE FUNCTION myria.audit_for(
-    wanted_key text, secret_digest bytea, sought text, by_actor text, of_action text, with_outcome text,
-    since timestamptz, until timestamptz, before bigint, most integer
-)
-RETURNS TABLE (
-    entry_id bigint, at timestamptz, kind text, actor text, action text, target text, outcome text, face text, address text,
-    times integer, details jsonb, looked_to bigint
-)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    owner text;
-    begin_before bigint := before;
-BEGIN
-    SELECT f.tenant_id INTO owner
-    FROM (SELECT * FROM myria.find_key(wanted_key, secret_digest) WHERE wanted_key <> ''
-          UNION ALL
-          SELECT * FROM myria.find_token(secret_digest) WHERE wanted_key = '') f
-    WHERE 'admin' = ANY (f.roles) AND f.revoked_at IS NULL AND f.suspended_at IS NULL
-      AND (f.expires_at IS NULL OR f.expires_at > clock_timestamp());
-    IF owner IS NOT NULL THEN
-        PERFORM set_config('myria.tenant', owner, true);
-        IF before IS NULL AND until IS NOT NULL THEN
-            SELECT l.entry_id + 1 INTO begin_before FROM myria.access_log l
-            WHERE l.tenant_id = owner AND l.at < until + interval '1 minute'
-            ORDER BY l.at DESC LIMIT 1;
-            begin_before := coalesce(begin_before, 0);
-        END IF;
-        RETURN QUERY
-            WITH looked AS (
-                SELECT * FROM myria.access_log l
-                WHERE l.tenant_id = owner AND (begin_before IS NULL OR l.entry_id < begin_before)
-                ORDER BY l.entry_id DESC
-                LIMIT 10000
-            ), bound AS (
-                SELECT CASE WHEN count(*) = 10000 AND (since IS NULL OR min(l.at) > since - interval '1 minute')
-                            THEN min(l.entry_id) END AS looked_to
-                FROM looked l
-            ), wanted AS (
-                SELECT * FROM looked l
-                WHERE (sought = ''
-                       OR strpos(concat_ws(' ', l.kind, l.actor, l.action, l.target, l.outcome, l.address), sought) > 0)
-                  AND (by_actor = '' OR strpos(l.actor, by_actor) > 0)
-                  AND (of_action = '' OR l.action = of_action)
-                  AND (with_outcome = '' OR l.outcome = with_outcome)
-                  AND (since IS NULL OR l.at >= since) AND (until IS NULL OR l.at < until)
-                ORDER BY l.entry_id DESC
-                LIMIT most
-            )
-            SELECT w.entry_id, w.at, w.kind, w.actor, w.action, w.target, w.outcome, w.face, w.address, w.times, w.details,
-                   b.looked_to
-            FROM bound b LEFT JOIN wanted w ON true
-            ORDER BY w.entry_id DESC;
-        PERFORM set_config('myria.tenant', named, true);
-    END IF;
-END $$;
-COMMENT ON FUNCTION myria.audit_for IS 'Acts and refused attempts of the tenant whose administrator shows a key or a token, newest first, among 10,000.';

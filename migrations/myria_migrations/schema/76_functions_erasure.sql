@@ -66,7 +66,7 @@ CREATE OR REPLACE FUNCTION myria.sample_anew(place text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named    text := coalesce(current_setting('myria.tenant', true), '');
+    named    text;
     is_empty boolean;
     attribute text;
 BEGIN
@@ -77,9 +77,9 @@ BEGIN
     IF current_setting('server_version_num')::integer < 180000 THEN
         RETURN;
     END IF;
-    PERFORM set_config('myria.tenant', '*', true);
+    named := myria.name_tenant('*');
     EXECUTE format('SELECT NOT EXISTS (SELECT FROM myria.%I)', place) INTO is_empty;
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
     IF is_empty THEN
         FOR attribute IN SELECT a.attname FROM pg_attribute a
                          WHERE a.attrelid = format('myria.%I', place)::regclass AND a.attnum > 0 AND NOT a.attisdropped LOOP
@@ -193,11 +193,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
+    named CONSTANT text := myria.name_tenant('*');
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     RETURN QUERY
         SELECT p.tenant_id, p.epoch FROM myria.erasure_epochs p WHERE p.moved_at > clock_timestamp() - interval '5 minutes';
-    PERFORM set_config('myria.tenant', named, true);
+    PERFORM myria.name_tenant(named);
 END $$;
 COMMENT ON FUNCTION myria.moved_erasure_epochs IS 'The tenants in which something was erased within five minutes, with their epochs.';

@@ -1,12 +1,13 @@
--- What an administrator may do with the keys and grants of its tenant through serving, which cannot read or change them by
--- itself: each function wants the key, or the session of the console, of a key with the role and the API admin.
+-- What an administrator may do through serving with the keys, the grants and the journal of its tenant, which serving cannot
+-- read or change by itself. The transaction names the tenant, as every one does, and row-level security binds the owner of
+-- these functions to it. Each of them begins with the proof, and does nothing without.
 
--- Tokens of programs do not count: what a program made with one would outlive its grant.
+-- A key of that tenant with the role and the API admin, or a session of the console that came from one. Tokens of programs do
+-- not count: what a program made with one would outlive its grant.
 CREATE OR REPLACE FUNCTION myria.administrator(shown_key text, shown_digest bytea) RETURNS SETOF myria.keys
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM set_config('myria.tenant', '*', true);
     RETURN QUERY
         SELECT k.*
         FROM (SELECT shown_key AS key_id WHERE shown_key <> ''
@@ -14,13 +15,16 @@ BEGIN
               SELECT s.key_id FROM myria.console_sessions s
               WHERE shown_key = '' AND s.digest = shown_digest AND s.ended_at IS NULL
                 AND s.expires_at > clock_timestamp()) proved
-            JOIN myria.keys k ON k.key_id = proved.key_id
+            JOIN myria.keys k ON k.key_id = proved.key_id AND k.tenant_id = current_setting('myria.tenant', true)
             JOIN myria.tenants t ON t.tenant_id = k.tenant_id
         WHERE (shown_key = '' OR k.digest = shown_digest) AND k.revoked_at IS NULL AND t.suspended_at IS NULL
           AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
           AND 'admin' = ANY (k.roles) AND 'admin' = ANY (k.faces);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no administrator of this tenant shows this' USING ERRCODE = 'MYR04';
+    END IF;
 END $$;
-COMMENT ON FUNCTION myria.administrator IS 'The key of an administrator who shows it, or a session of the console that came from it. Leaves all tenants named; for the functions below alone.';
+COMMENT ON FUNCTION myria.administrator IS 'The key of the administrator of the tenant that the transaction names, who shows it, or a session of the console that came from it; for the functions below alone.';
 REVOKE EXECUTE ON FUNCTION myria.administrator FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION myria.covers(pattern text, wanted text) RETURNS boolean
@@ -77,11 +81,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    maker myria.keys;
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
 BEGIN
-    SELECT * INTO maker FROM myria.administrator(shown_key, shown_digest);
-    PERFORM set_config('myria.tenant', coalesce(maker.tenant_id, named), true);
     RETURN QUERY
         SELECT k.key_id, k.name, k.description,
                CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked'
@@ -105,7 +106,6 @@ BEGIN
               LIMIT most) k
             LEFT JOIN myria.key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.key_id
         ORDER BY k.created_at DESC, k.key_id DESC;
-    PERFORM set_config('myria.tenant', named, true);
 END $$;
 COMMENT ON FUNCTION myria.keys_for IS 'The keys of an administrator''s tenant, newest first, or one; never a digest. `beyond` says what one may that the administrator may not.';
 
@@ -115,15 +115,11 @@ CREATE OR REPLACE FUNCTION myria.create_key_for(shown_key text, shown_digest byt
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    maker myria.keys;
-    made myria.keys;
-    outcome text;
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
+    made myria.keys := maker;
+    surplus text;
 BEGIN
-    SELECT * INTO maker FROM myria.administrator(shown_key, shown_digest);
-    PERFORM set_config('myria.tenant', coalesce(maker.tenant_id, named), true);
     -- What is not asked for is as the maker's: channels, limits, and the format of texts.
-    made := maker;
     made.key_id := new_id;
     made.digest := new_digest;
     made.name := new_name;
@@ -136,93 +132,84 @@ BEGIN
     made.created_by := 'key:' || maker.key_id;
     made.expires_at := least(made.created_at + make_interval(secs => expires_s), maker.expires_at);
     made.replaces_key_id := NULL;
-    outcome := CASE WHEN maker.key_id IS NULL THEN 'refused' ELSE myria.beyond(maker, made) END;
-    IF outcome IS NULL THEN
-        PERFORM pg_advisory_xact_lock(hashtextextended('myria.keys ' || maker.tenant_id, 0));
-        IF EXISTS (SELECT FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.key_id = new_id) THEN
-            outcome := 'exists';
-        ELSIF (SELECT count(*) FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.revoked_at IS NULL
-                   AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) >= most THEN
-            outcome := 'many';
-        ELSE
-            INSERT INTO myria.keys SELECT made.* ON CONFLICT DO NOTHING;
-            outcome := CASE WHEN FOUND THEN 'made' ELSE 'exists' END;
-        END IF;
+    surplus := myria.beyond(maker, made);
+    IF surplus IS NOT NULL THEN
+        RETURN surplus;
     END IF;
-    IF outcome = 'made' THEN
-        PERFORM myria.note_of_administrator(maker, 'key.create', new_id, jsonb_build_object('name', new_name,
-            'roles', new_roles, 'faces', new_faces, 'as', new_own, 'may_ask', new_may_ask), why, caller);
+    PERFORM pg_advisory_xact_lock(hashtextextended('myria.keys ' || maker.tenant_id, 0));
+    IF EXISTS (SELECT FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.key_id = new_id) THEN
+        RETURN 'exists';
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
-    RETURN outcome;
+    IF (SELECT count(*) FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.revoked_at IS NULL
+            AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) >= most THEN
+        RETURN 'many';
+    END IF;
+    INSERT INTO myria.keys SELECT made.* ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN 'exists';
+    END IF;
+    PERFORM myria.note_of_administrator(maker, 'key.create', new_id, jsonb_build_object('name', new_name,
+        'roles', new_roles, 'faces', new_faces, 'as', new_own, 'may_ask', new_may_ask), why, caller);
+    RETURN 'made';
 END $$;
-COMMENT ON FUNCTION myria.create_key_for IS 'Makes a key that may no more than its administrator''s, and ends no later: made; exists, where the id was used; many; refused; or what it would be beyond.';
+COMMENT ON FUNCTION myria.create_key_for IS 'Makes a key that may no more than its administrator''s, and ends no later: made; exists, where the id was used; many; or what it would be beyond.';
 
 CREATE OR REPLACE FUNCTION myria.rotate_key_for(shown_key text, shown_digest bytea, wanted text, new_id text, new_digest bytea,
     overlap_s double precision, why text, caller text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    maker myria.keys;
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
     old myria.keys;
     made myria.keys;
-    outcome text;
+    hindrance text;
 BEGIN
-    SELECT * INTO maker FROM myria.administrator(shown_key, shown_digest);
-    PERFORM set_config('myria.tenant', coalesce(maker.tenant_id, named), true);
     SELECT * INTO old FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.key_id = wanted FOR UPDATE;
-    outcome := CASE
-        WHEN maker.key_id IS NULL THEN 'refused'
+    hindrance := CASE
         WHEN old.key_id IS NULL THEN 'none'
         WHEN EXISTS (SELECT FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.key_id = new_id) THEN 'exists'
         WHEN old.revoked_at IS NOT NULL OR old.expires_at <= clock_timestamp() THEN 'ended'
         WHEN EXISTS (SELECT FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.replaces_key_id = wanted) THEN 'replaced'
         WHEN old.key_id <> maker.key_id THEN myria.beyond(maker, old)
     END;
-    IF outcome IS NULL THEN
-        made := old;
-        made.key_id := new_id;
-        made.digest := new_digest;
-        made.created_at := clock_timestamp();
-        made.created_by := 'key:' || maker.key_id;
-        made.expires_at := least(made.created_at + (old.expires_at - old.created_at), maker.expires_at);
-        made.replaces_key_id := old.key_id;
-        INSERT INTO myria.keys SELECT made.* ON CONFLICT DO NOTHING;
-        outcome := CASE WHEN FOUND THEN 'made' ELSE 'exists' END;
+    IF hindrance IS NOT NULL THEN
+        RETURN hindrance;
     END IF;
-    IF outcome = 'made' THEN
-        UPDATE myria.keys k
-        SET expires_at = least(k.expires_at, clock_timestamp() + make_interval(secs => greatest(overlap_s, 0)))
-        WHERE k.tenant_id = maker.tenant_id AND k.key_id = wanted;
-        PERFORM myria.note_of_administrator(maker, 'key.rotate', wanted,
-            jsonb_build_object('new_key', new_id, 'overlap_s', overlap_s), why, caller);
+    made := old;
+    made.key_id := new_id;
+    made.digest := new_digest;
+    made.created_at := clock_timestamp();
+    made.created_by := 'key:' || maker.key_id;
+    made.expires_at := least(made.created_at + (old.expires_at - old.created_at), maker.expires_at);
+    made.replaces_key_id := old.key_id;
+    INSERT INTO myria.keys SELECT made.* ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN 'exists';
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
-    RETURN outcome;
+    UPDATE myria.keys k
+    SET expires_at = least(k.expires_at, clock_timestamp() + make_interval(secs => greatest(overlap_s, 0)))
+    WHERE k.tenant_id = maker.tenant_id AND k.key_id = wanted;
+    PERFORM myria.note_of_administrator(maker, 'key.rotate', wanted,
+        jsonb_build_object('new_key', new_id, 'overlap_s', overlap_s), why, caller);
+    RETURN 'made';
 END $$;
-COMMENT ON FUNCTION myria.rotate_key_for IS 'Replaces a key that may no more than its administrator''s: made; none; ended; replaced, where it was before; exists, where the new id was used; refused; or what it is beyond.';
+COMMENT ON FUNCTION myria.rotate_key_for IS 'Replaces a key that may no more than its administrator''s: made; none; ended; replaced, where it was before; exists, where the new id was used; or what it is beyond.';
 
 CREATE OR REPLACE FUNCTION myria.revoke_key_for(shown_key text, shown_digest bytea, wanted text, why text, caller text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    maker myria.keys;
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
     old myria.keys;
 BEGIN
-    SELECT * INTO maker FROM myria.administrator(shown_key, shown_digest);
-    PERFORM set_config('myria.tenant', coalesce(maker.tenant_id, named), true);
     SELECT * INTO old FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.key_id = wanted FOR UPDATE;
     IF old.key_id IS NOT NULL AND old.revoked_at IS NULL THEN
         UPDATE myria.keys k SET revoked_at = clock_timestamp() WHERE k.tenant_id = maker.tenant_id AND k.key_id = wanted;
         PERFORM myria.note_of_administrator(maker, 'key.revoke', wanted, '{}', why, caller);
     END IF;
-    PERFORM set_config('myria.tenant', named, true);
-    RETURN CASE WHEN maker.key_id IS NULL THEN 'refused' WHEN old.key_id IS NULL THEN 'none'
-                WHEN old.revoked_at IS NOT NULL THEN 'ended' ELSE 'revoked' END;
+    RETURN CASE WHEN old.key_id IS NULL THEN 'none' WHEN old.revoked_at IS NOT NULL THEN 'ended' ELSE 'revoked' END;
 END $$;
-COMMENT ON FUNCTION myria.revoke_key_for IS 'Revokes a key of an administrator''s tenant, also one that may more: revoked; ended, where it was before; none; refused.';
+COMMENT ON FUNCTION myria.revoke_key_for IS 'Revokes a key of an administrator''s tenant, also one that may more: revoked; ended, where it was before; none.';
 
 CREATE OR REPLACE FUNCTION myria.grants_for(shown_key text, shown_digest bytea, wanted uuid, before uuid, most integer)
 RETURNS TABLE (
@@ -233,11 +220,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    maker myria.keys;
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
 BEGIN
-    SELECT * INTO maker FROM myria.administrator(shown_key, shown_digest);
-    PERFORM set_config('myria.tenant', coalesce(maker.tenant_id, named), true);
     RETURN QUERY
         SELECT g.grant_id::text,
                CASE WHEN g.ended_at IS NOT NULL THEN 'ended'
@@ -259,7 +243,6 @@ BEGIN
             JOIN myria.keys k ON k.tenant_id = g.tenant_id AND k.key_id = g.key_id
             JOIN myria.oauth_clients c ON c.client_id = g.client_id
         ORDER BY g.created_at DESC, g.grant_id DESC;
-    PERFORM set_config('myria.tenant', named, true);
 END $$;
 COMMENT ON FUNCTION myria.grants_for IS 'What programs were allowed with keys of an administrator''s tenant, newest first, or one grant.';
 
@@ -267,17 +250,63 @@ CREATE OR REPLACE FUNCTION myria.end_grant_for(shown_key text, shown_digest byte
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text := coalesce(current_setting('myria.tenant', true), '');
-    maker myria.keys;
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
     given myria.oauth_grants;
 BEGIN
-    SELECT * INTO maker FROM myria.administrator(shown_key, shown_digest);
-    PERFORM set_config('myria.tenant', coalesce(maker.tenant_id, named), true);
     SELECT * INTO given FROM myria.oauth_grants g WHERE g.tenant_id = maker.tenant_id AND g.grant_id = wanted FOR UPDATE;
     UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = 'revoked by key:' || maker.key_id
     WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id AND g.ended_at IS NULL;
-    PERFORM set_config('myria.tenant', named, true);
-    RETURN CASE WHEN maker.key_id IS NULL THEN 'refused' WHEN given.grant_id IS NULL THEN 'none'
-                WHEN given.ended_at IS NOT NULL THEN 'ended' ELSE 'revoked' END;
+    RETURN CASE WHEN given.grant_id IS NULL THEN 'none' WHEN given.ended_at IS NOT NULL THEN 'ended' ELSE 'revoked' END;
 END $$;
-COMMENT ON FUNCTION myria.end_grant_for IS 'Ends a grant of an administrator''s tenant with all its tokens: revoked; ended, where it was before; none; refused.';
+COMMENT ON FUNCTION myria.end_grant_for IS 'Ends a grant of an administrator''s tenant with all its tokens: revoked; ended, where it was before; none.';
+
+-- A call looks at 10,000 entries before an entry, and says in each row how far it came if there may be more; where none of
+-- them is sought, one row without an entry says so. An attempt may be written a little after it was made.
+CREATE OR REPLACE FUNCTION myria.audit_for(
+    wanted_key text, secret_digest bytea, sought text, by_actor text, of_action text, with_outcome text,
+    since timestamptz, until timestamptz, before bigint, most integer
+)
+RETURNS TABLE (
+    entry_id bigint, at timestamptz, kind text, actor text, action text, target text, outcome text, face text, address text,
+    times integer, details jsonb, looked_to bigint
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(wanted_key, secret_digest) AS a);
+    begin_before bigint := before;
+BEGIN
+    IF before IS NULL AND until IS NOT NULL THEN
+        SELECT l.entry_id + 1 INTO begin_before FROM myria.access_log l
+        WHERE l.tenant_id = maker.tenant_id AND l.at < until + interval '1 minute'
+        ORDER BY l.at DESC LIMIT 1;
+        begin_before := coalesce(begin_before, 0);
+    END IF;
+    RETURN QUERY
+        WITH looked AS (
+            SELECT * FROM myria.access_log l
+            WHERE l.tenant_id = maker.tenant_id AND (begin_before IS NULL OR l.entry_id < begin_before)
+            ORDER BY l.entry_id DESC
+            LIMIT 10000
+        ), bound AS (
+            SELECT CASE WHEN count(*) = 10000 AND (since IS NULL OR min(l.at) > since - interval '1 minute')
+                        THEN min(l.entry_id) END AS looked_to
+            FROM looked l
+        ), wanted AS (
+            SELECT * FROM looked l
+            WHERE (sought = ''
+                   OR strpos(concat_ws(' ', l.kind, l.actor, l.action, l.target, l.outcome, l.address), sought) > 0)
+              AND (by_actor = '' OR strpos(l.actor, by_actor) > 0)
+              AND (of_action = '' OR l.action = of_action)
+              AND (with_outcome = '' OR l.outcome = with_outcome)
+              AND (since IS NULL OR l.at >= since) AND (until IS NULL OR l.at < until)
+            ORDER BY l.entry_id DESC
+            LIMIT most
+        )
+        SELECT w.entry_id, w.at, w.kind, w.actor, w.action, w.target, w.outcome, w.face, w.address, w.times, w.details,
+               b.looked_to
+        FROM bound b LEFT JOIN wanted w ON true
+        ORDER BY w.entry_id DESC;
+END $$;
+COMMENT ON FUNCTION myria.audit_for IS 'What was administered, and which attempts were refused, in an administrator''s tenant, newest first, among 10,000 entries.';
