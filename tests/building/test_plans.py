@@ -47,6 +47,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "snapshots.page": (None, None, 20),
     "triggers.count_tail": (5,),
     "triggers.last_tail_event": (5,),
+    "snapshots.freshness": ("snap_x", 1_000),
     "subjects.along": (IDS[0], ["6b", "7a"]),
 }
 OPERATOR: dict[str, tuple[Any, ...]] = {

@@ -6,6 +6,7 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.console.rendering import in_percent
 from tests.console.conftest import Browser, elements, text_of
 from tests.server.wire import Served, call, event, headers
 from tests.support import builds
@@ -208,6 +209,58 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
     ):
         page = await browser.get("/console/ask", q="when does the kiln open?", expected=expected, **{"as": "user_42"})
         assert said in text_of(page.text)
+
+
+async def test_numbers_of_an_answer_say_what_they_count(served: Served, browser: Browser, database: Database) -> None:
+    """Matches that are shown, whether more follow, from when the snapshot is, and what came since."""
+    talk = [event(f"k{n}", text=f"the kiln opens at {n}") for n in range(25)]
+    await served.call("append_events", {"events": talk})
+    searched = text_of((await browser.get("/console/ask", q="kiln", **{"as": "user_42"})).text)
+    assert "20 matches shown, best first; there are more. No snapshot is built yet" in searched
+    snapshot = (await builds.build(database)).snapshot_id
+    await served.call("append_event", event("late", text="the kiln opens at noon"))
+    page = await browser.get("/console/ask", q="kiln noon", **{"as": "user_42"})
+    assert "1 newer event is not in it yet, but found: 1 shown here." in text_of(page.text)
+    assert f'title="{snapshot}"' in page.text
+    assert "newer than the snapshot" in text_of(page.text)
+    more = next(a["href"] for _, a in elements(page.text) if "cursor=" in (a.get("href") or ""))
+    assert "6 more matches shown, best first. From the snapshot" in text_of((await browser.get(more or "")).text)
+    newest = text_of((await browser.get("/console/ask", channel="telegram", **{"as": "user_42"})).text)
+    assert "20 events shown, newest first; there are more." in newest
+
+
+@pytest.mark.parametrize(
+    ("points", "percents"),
+    [
+        ({"words": 1, "meaning": 1, "time": 1}, [34, 33, 33]),
+        ({"words": 700, "meaning": 400, "wording": -100}, [70, 40, -10]),
+        ({"words": 99_999, "meaning": 1}, [100, 0]),
+        ({"wording": -5}, [0]),
+        ({}, []),
+    ],
+)
+def test_shares_of_a_score_add_up(points: dict[str, int], percents: list[int]) -> None:
+    """In whole percent they come to 100, the largest first; of a score that is not positive there are none."""
+    shares = in_percent(points)
+    assert [percent for _, _, percent in shares] == percents
+    assert {name: part for name, part, _ in shares} == points
+
+
+async def test_names_together_see_what_all_of_them_may(served: Served, browser: Browser) -> None:
+    """The fields and sentences of names say that each further name leaves less to see, not more."""
+    for people in (["ada"], ["ada", "bob"]):
+        await served.call("append_event", event(str(people), text=f"tea for {len(people)}", participants=people))
+    alone = text_of((await browser.get("/console/ask", **{"as": "ada"})).text)
+    assert "together with" in alone
+    assert "With a second name, a page shows only what both may see." in alone
+    assert "tea for 1" in alone
+    for path in ("/console/ask", "/console/topics", "/console/people"):
+        said = text_of((await browser.get(path + "?as=ada&as=bob")).text)
+        assert "This page shows only what all of them may see." in said
+        assert "tea for 1" not in said
+    assert "1 events that ada and bob both may see" in text_of(
+        (await browser.get("/console/topics?as=ada&as=bob&view=timeline")).text
+    )
 
 
 @pytest.mark.parametrize("path", ["ask?as=ada", "topics", "notes", "people", "changes"])

@@ -8,7 +8,7 @@ import pytest
 
 from myria_server.console.fields import number_of
 from myria_server.console.rendering import told_apart
-from myria_server.console.topics import with_newest_state_first
+from myria_server.console.topics import in_reading_order
 from tests.console.conftest import Browser, elements, text_of
 from tests.server.wire import Served, event
 from tests.support import builds
@@ -109,15 +109,16 @@ def test_topics_of_one_label_are_told_apart() -> None:
     assert told_apart(nodes[3:], above="Glaze") == [", 2026-03-02", ""]
 
 
-def test_an_answer_tells_the_newest_state_first_where_one_replaced_another() -> None:
-    """Else it keeps the order in which it came."""
+def test_what_is_in_a_topic_comes_as_a_talk_does() -> None:
+    """Oldest first, but newest first where one replaced another; the topics themselves keep their order."""
     old = {"event_id": "1", "timestamp": "2026-03-01T10:00:00Z"}
     new = {"event_id": "2", "timestamp": "2026-03-02T10:00:00Z"}
-    assert with_newest_state_first([{**_topic("Kiln", "2026-03-01T10:00:00Z"), "children": [old, new]}])[0][
-        "children"
-    ] == [old, new]
     replaced = {**old, "superseded": True, "superseded_by": "2"}
-    assert with_newest_state_first([replaced, new]) == [new, replaced]
+    kiln = {**_topic("Kiln", "2026-03-09T10:00:00Z"), "children": [new, old]}
+    glaze = {**_topic("Glaze", "2026-03-01T10:00:00Z"), "children": [replaced, new]}
+    ordered = in_reading_order([kiln, glaze])
+    assert [topic["label"] for topic in ordered] == ["Kiln", "Glaze"]
+    assert [topic["children"] for topic in ordered] == [[old, new], [new, replaced]]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
+MOST_NEWER = 1_000
+"""Events up to which those that a snapshot lacks are counted: after a rollback there may be very many."""
+
 _RESTORABLE = ("active", "archived")
 """Statuses of a snapshot to which a rollback may lead."""
 
@@ -57,6 +60,20 @@ class Registry:
             if active is not None:
                 row = await connection.fetchrow(sql("snapshots.get"), tenant, active["snapshot_id"])
         return {"snapshot": _snapshot(row) if row is not None else None}
+
+    async def freshness(self, tenant: str, snapshot_id: str | None) -> Json | None:
+        """Return when a snapshot was made, and how many events it lacks; None where it is kept no longer, or is none.
+
+        Returns:
+            `created_at`, and `newer_events`, at most `MOST_NEWER`.
+        """
+        if snapshot_id is None:
+            return None
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("snapshots.freshness"), tenant, snapshot_id, MOST_NEWER)
+        if row is None:
+            return None
+        return {"created_at": _time(row["created_at"]), "newer_events": row["newer_events"]}
 
     async def snapshot(self, tenant: str, snapshot_id: str) -> Json:
         """Return one snapshot's metadata.

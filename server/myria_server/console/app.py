@@ -128,7 +128,7 @@ class Console:
                 Route(PREFIX + "/sign-in/with/{name}", self._begin_sign_in),
                 Route(PREFIX + CALLBACK, self._finish_sign_in),
                 Route(PREFIX + "/sign-out", self._acting(self._sign_out), methods=["POST"]),
-                Route(PREFIX + "/ask", self._viewing(ask.view)),
+                Route(PREFIX + "/ask", self._viewing(ask.AskPages(memory).view)),
                 Route(PREFIX + "/events/{event_id}", self._viewing(events.EventPages(memory).event)),
                 Route(PREFIX + "/events/{event_id}/forget", self._viewing(events.confirm_forgetting)),
                 Route(PREFIX + "/events/{event_id}/forget", self._acting(events.forget), methods=["POST"]),

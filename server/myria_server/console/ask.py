@@ -7,11 +7,12 @@ from typing import Any
 
 from starlette.requests import Request
 
+from myria.memory import Memory
 from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
-from myria_server.console.desk import Desk
+from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import moment_of, number_of
-from myria_server.console.topics import with_newest_state_first
+from myria_server.console.topics import events_in, in_reading_order
 
 _EVENTS = 20
 _NODES = 60
@@ -21,68 +22,81 @@ VIEWS = {"best": "Best matches", "topics": "By topic", "text": "As a model reads
 """The ways to look at an answer, by their parameter in the address."""
 
 
-async def view(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Answer the question that the address holds; without one, show what is newest."""
-    parameters = request.query_params
-    chosen_view = parameters.get("view", "")
-    chosen_view = chosen_view if chosen_view in VIEWS else "best"
-    question = parameters.get("q", "").strip()
-    if desk.principal.may_ask and not desk.names and request.headers.get("hx-request") != "true":
-        # Such a key asks for nobody by itself: whoever signs in with it begins here.
-        return "ask_as.html", {"question": question, "patterns": desk.principal.may_ask}
-    selection: dict[str, Any] = {
-        "since": moment_of(parameters.get("since")),
-        "until": moment_of(parameters.get("until")),
-        "channel": parameters.get("channel", "").strip(),
-        "context_id": parameters.get("context", "").strip(),
-        "order": parameters.get("order", ""),
-        "include_superseded": parameters.get("superseded") == "on",
-    }
-    expected = parameters.get("expected", "").strip()
-    is_explained = parameters.get("why") == "on" or bool(expected)
-    asked = {
-        "query": question,
-        **selection,
-        "cursor": parameters.get("cursor", ""),
-        "explain": is_explained,
-        "expected": expected,
-    }
-    budget = number_of(parameters.get("tokens"), default=_TOKENS)
-    text: str | None = None
-    if chosen_view == "best":
-        answer = await desk.ask("query_event_nodes", limit=_EVENTS, **asked)
-    elif chosen_view == "topics":
-        answer = await desk.ask("query_references", max_nodes=_NODES, **asked)
-        answer["root"]["children"] = with_newest_state_first(answer["root"]["children"])
-    else:
-        answer, text = await desk.call_with_text(
-            "query_references", participants=list(desk.names), format="text", max_tokens=budget, **asked
-        )
-    values: dict[str, Any] = {
-        "question": question,
-        "selection": selection,
-        "budget": budget,
-        "view": chosen_view,
-        "views": VIEWS,
-        "answer": answer,
-        "text": text,
-        "is_explained": is_explained,
-        "expected": expected,
-        "signals": SIGNALS,
-        "stages": STAGES,
-        "tokens": 0 if text is None else token_counter().count(text),
-        # What every link on the page keeps of the question.
-        "kept": {
-            "q": question,
-            "since": selection["since"],
-            "until": selection["until"],
-            "channel": selection["channel"],
-            "context": selection["context_id"],
-            "order": selection["order"],
-            "superseded": "on" if selection["include_superseded"] else "",
-            "tokens": parameters.get("tokens", ""),
-            "why": "on" if is_explained else "",
+class AskPages:
+    """The page of questions; how old a snapshot is, is more than tools answer."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def view(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Answer the question that the address holds; without one, show what is newest."""
+        parameters = request.query_params
+        chosen_view = parameters.get("view", "")
+        chosen_view = chosen_view if chosen_view in VIEWS else "best"
+        question = parameters.get("q", "").strip()
+        if desk.principal.may_ask and not desk.names and request.headers.get("hx-request") != "true":
+            # Such a key asks for nobody by itself: whoever signs in with it begins here.
+            return "ask_as.html", {"question": question, "patterns": desk.principal.may_ask}
+        selection: dict[str, Any] = {
+            "since": moment_of(parameters.get("since")),
+            "until": moment_of(parameters.get("until")),
+            "channel": parameters.get("channel", "").strip(),
+            "context_id": parameters.get("context", "").strip(),
+            "order": parameters.get("order", ""),
+            "include_superseded": parameters.get("superseded") == "on",
+        }
+        expected = parameters.get("expected", "").strip()
+        is_explained = parameters.get("why") == "on" or bool(expected)
+        asked = {
+            "query": question,
+            **selection,
+            "cursor": parameters.get("cursor", ""),
+            "explain": is_explained,
             "expected": expected,
-        },
-    }
-    return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values
+        }
+        budget = number_of(parameters.get("tokens"), default=_TOKENS)
+        text: str | None = None
+        if chosen_view == "best":
+            answer = await desk.ask("query_event_nodes", limit=_EVENTS, **asked)
+        elif chosen_view == "topics":
+            answer = await desk.ask("query_references", max_nodes=_NODES, **asked)
+            answer["root"]["children"] = in_reading_order(answer["root"]["children"])
+        else:
+            answer, text = await desk.call_with_text(
+                "query_references", participants=list(desk.names), format="text", max_tokens=budget, **asked
+            )
+        values: dict[str, Any] = {
+            "question": question,
+            "selection": selection,
+            "budget": budget,
+            "view": chosen_view,
+            "views": VIEWS,
+            "answer": answer,
+            "made": await self._memory.registry.freshness(desk.principal.tenant, answer.get("snapshot_id")),
+            "is_continued": bool(parameters.get("cursor")),
+            "text": text,
+            "is_explained": is_explained,
+            "expected": expected,
+            "why": {"signals": SIGNALS, "best": _best_score(answer["root"])} if is_explained else None,
+            "stages": STAGES,
+            "tokens": 0 if text is None else token_counter().count(text),
+            # What every link on the page keeps of the question.
+            "kept": {
+                "q": question,
+                "since": selection["since"],
+                "until": selection["until"],
+                "channel": selection["channel"],
+                "context": selection["context_id"],
+                "order": selection["order"],
+                "superseded": "on" if selection["include_superseded"] else "",
+                "tokens": parameters.get("tokens", ""),
+                "why": "on" if is_explained else "",
+                "expected": expected,
+            },
+        }
+        return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values
+
+
+def _best_score(node: Json) -> int:
+    """Return the best score of the events below a node of an answer, at least 1."""
+    return max((event["score"] for event in events_in(node)), default=1) or 1

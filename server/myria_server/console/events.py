@@ -40,6 +40,7 @@ class EventPages:
             "text": whole_text(payload),
             "speaker": speaker_of(payload),
             "snapshot_id": answer["snapshot_id"],
+            "made": await self._memory.registry.freshness(desk.principal.tenant, answer["snapshot_id"]),
             "asked_as": asked_as,
             "stands": stands or {"replaces": [], "path": [], "subjects": []},
             "note": await _note_of(desk, event),

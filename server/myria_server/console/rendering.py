@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
+from myria.builds.snapshots import MOST_NEWER
 from myria_server.console.visitors import PREFIX
 
 STATIC = {
@@ -87,9 +88,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(prefix=PREFIX, static=static_address)
+    environment.globals.update(prefix=PREFIX, static=static_address, most_newer=MOST_NEWER)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
-    environment.filters.update(told_apart=told_apart, marked=_marked)
+    environment.filters.update(told_apart=told_apart, marked=_marked, in_percent=in_percent, signed=_signed)
     return environment
 
 
@@ -152,6 +153,27 @@ def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[str]
         day, clock = node["first_at"][:10], node["first_at"][11:16]
         written.append(f", {day} {clock}" if days[node["label"], day] >= _ALIKE else f", {day}")
     return written
+
+
+def in_percent(points: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """Return parts of a sum as (name, points, whole percent), the largest first; the percents add up to 100.
+
+    Each is rounded down, and those that lose most by it get one more (largest remainders). Of a sum that is not
+    positive there are no parts: all percents are 0.
+    """
+    whole = sum(points.values())
+    if whole <= 0:
+        return [(name, part, 0) for name, part in sorted(points.items(), key=lambda pair: -pair[1])]
+    down = {name: 100 * part // whole for name, part in points.items()}
+    lost = sorted(points, key=lambda name: -(100 * points[name] % whole))
+    for name in lost[: 100 - sum(down.values())]:
+        down[name] += 1
+    return [(name, points[name], down[name]) for name in sorted(points, key=lambda name: -points[name])]
+
+
+def _signed(value: int) -> str:
+    """Return a number that raises or lowers something, with its sign."""
+    return ("+" if value > 0 else "\u2212" if value < 0 else "") + _number(abs(value))
 
 
 def _number(value: float) -> str:

@@ -51,7 +51,7 @@ class TopicPages:
             cursor=request.query_params.get("cursor") if is_history else None,
             **({} if is_history else {"max_depth": 2}),
         )
-        inside = _newest_first(_events_in(tree["root"])) if is_history else []
+        inside = _newest_first(events_in(tree["root"])) if is_history else []
         if not is_history:
             inside = _newest_first(next((node["children"] for node in tree["root"]["children"]), []))
         older: Mapping[int, list[Json]] = {}
@@ -62,6 +62,7 @@ class TopicPages:
         return "topic.html", {
             "topic": shown,
             "snapshot_id": answer["snapshot_id"],
+            "made": await self._memory.registry.freshness(desk.principal.tenant, answer["snapshot_id"]),
             "is_history": is_history,
             "inside": inside,
             "states": [(node, older[node["event_seq"]]) for node in inside if node["event_seq"] in older]
@@ -155,7 +156,7 @@ async def _subjects_or_topics(
     return sorted(found, key=lambda node: node.last_at, reverse=True)
 
 
-def _events_in(node: Json) -> list[Json]:
+def events_in(node: Json) -> list[Json]:
     """Return the events below a node of an answer, each once."""
     found: dict[str, Json] = {}
     waiting = [node]
@@ -172,14 +173,18 @@ def _newest_first(nodes: Sequence[Json]) -> list[Json]:
     return sorted(nodes, key=lambda node: _second(node, "last_at"), reverse=True)
 
 
-def with_newest_state_first(nodes: Sequence[Json]) -> list[Json]:
-    """Return topics and events of an answer in their order, but newest first where a newer one replaced an older."""
+def in_reading_order(nodes: Sequence[Json], *, is_top: bool = True) -> list[Json]:
+    """Return nodes of an answer as a person reads them: the best topics first, and what is in each by time.
+
+    What is in a topic comes oldest first, as a talk does; newest first where a newer event replaced an older one.
+    """
     ordered = [
-        {**node, "children": with_newest_state_first(node["children"])} if node.get("children") else node
+        {**node, "children": in_reading_order(node["children"], is_top=False)} if node.get("children") else node
         for node in nodes
     ]
-    tells_of_change = any(node.get("superseded") or node.get("change") for node in ordered)
-    return _newest_first(ordered) if tells_of_change else ordered
+    if any(node.get("superseded") or node.get("change") for node in ordered):
+        return _newest_first(ordered)
+    return ordered if is_top else sorted(ordered, key=lambda node: _second(node, "first_at"))
 
 
 def _marks(nodes: Sequence[Json]) -> list[Json]:

@@ -12,6 +12,13 @@ SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cu
        s.completed_at, s.activated_at, s.archived_at
 FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2;
 
+-- name: freshness
+-- When a kept snapshot was made, and how many events that count came since, at most $3: a snapshot after a rollback lacks many.
+SELECT s.created_at, (SELECT count(*) FROM (
+           SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > s.cutoff AND NOT e.internal LIMIT $3) newer
+       ) AS newer_events
+FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2;
+
 -- name: page
 -- Snapshots, newest first; the key of the last row of the page before, or nulls. One whose retention ended is on its
 -- way out and not listed.
