@@ -19,7 +19,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "hosting": ("connect", "hook"),
     "query": ("query",),
     "events": ("events", "import", "export"),
-    "builds": ("rebuild", "publish", "discard", "rollback", "resume"),
+    "builds": ("rebuild", "abort", "publish", "discard", "rollback", "resume"),
     "review": ("review",),
     "snapshots": ("snapshots", "status", "show", "diff"),
     "database": ("migrate", "verify", "version"),

@@ -213,6 +213,10 @@ class SnapshotNotHeld(ConflictError, code="snapshot_not_held"):
     """Only a held snapshot can be published or discarded."""
 
 
+class BuildEnded(ConflictError, code="build_ended"):
+    """The build has ended. Only one that is queued, running or held can be given up."""
+
+
 class SnapshotNotRestorable(ConflictError, code="snapshot_not_restorable"):
     """You can roll back only to a kept snapshot that was active once."""
 
@@ -439,6 +443,10 @@ class BuildInvalid(BuildError, code="build_invalid"):
 
 class BuildSuperseded(BuildError, code="build_superseded"):
     """Another snapshot became active while the build ran."""
+
+
+class BuildAborted(BuildError, code="build_aborted"):
+    """The build was given up. The details say by whom, and why."""
 
 
 class BuildInterrupted(BuildError, code="build_interrupted"):

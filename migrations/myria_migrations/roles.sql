@@ -41,7 +41,7 @@ GRANT INSERT, UPDATE ON myria.active_snapshots, myria.key_uses, myria.note_evalu
 GRANT INSERT, UPDATE, DELETE ON myria.note_looks, myria.notes_shown TO myria_server;
 GRANT UPDATE (status, activated_at, archived_at) ON myria.snapshots TO myria_server;
 GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_server;
-GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
+GRANT UPDATE (status, finished_at, error) ON myria.builds TO myria_server;
 -- It proves keys, grants, tokens and sessions by functions that want a secret shown, and no plane but the control plane lists them.
 REVOKE SELECT ON myria.keys, myria.oauth_grants, myria.oauth_tokens, myria.console_sessions, myria.access_log, myria.call_log
     FROM myria_server, myria_builder;

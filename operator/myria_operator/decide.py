@@ -402,12 +402,10 @@ def _end_conditions(observed: Observed, build: BuildFacts, outcome: Outcome) -> 
         message = "another snapshot became active while it was built; create another MyriaRebuild"
         return _both(FALSE, reasons.PARENT_MOVED, message)
     if outcome is Outcome.ABORTED:
+        why = str((row.error or {}).get("message") or "aborted")
         if build.completed:
-            return was_held, _published(FALSE, reasons.ABORTED, "aborted: the held snapshot was given up")
-        message = "aborted; nothing was published"
-        if (row.error or {}).get("reason") == "paused":
-            message = "automatic builds of the tenant pause since a rollback; nothing was published"
-        return _both(FALSE, reasons.ABORTED, message)
+            return was_held, _published(FALSE, reasons.ABORTED, f"its snapshot is not published: {why}")
+        return _both(FALSE, reasons.ABORTED, f"nothing was published: {why}")
     reason, message = _failure(row.error or {})
     return _succeeded(FALSE, reason, message), _published(FALSE, reasons.NOT_SUCCEEDED, "nothing was published")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -214,9 +215,10 @@ class Ledger:
             self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
         )
 
-    async def abort(self, tenant: str, build_id: str) -> None:
-        """Abort a running build, or give up a held one; a build that ended otherwise is unchanged."""
-        await self._registry.abort(tenant, build_id)
+    async def abort(self, tenant: str, build_id: str, *, name: str, reason: str) -> None:
+        """Give up the unfinished or held build of a resource; a build that ended otherwise is unchanged."""
+        with suppress(errors.BuildEnded):
+            await self._registry.abort(tenant, build_id, actor=f"MyriaRebuild {name}", reason=reason)
         await self._registry.tidy(tenant)
 
     async def publish(self, rebuild: Rebuild, build: BuildFacts) -> None:

@@ -114,7 +114,7 @@ class Reconciler:
                 continue
             logger.info("a resource is gone", extra={"action": "resource_gone", "resource": name, "uid": owner_uid})
             if build_id is not None:
-                await self._ledger.abort(tenant, build_id)
+                await self._ledger.abort(tenant, build_id, name=name, reason="it is gone")
             else:
                 await self._ledger.close_request(owner_uid)
             await self._delete_job(name, owner_uid)
@@ -339,7 +339,7 @@ class Reconciler:
                 if current is not None and current.uid == rebuild.uid:
                     await ledger.end_build(build.tenant, build.row.build_id, step.reason, step.message)
             case Do.ABORT if build is not None:
-                await ledger.abort(build.tenant, build.row.build_id)
+                await ledger.abort(build.tenant, build.row.build_id, name=rebuild.name, reason="its abort is set")
             case Do.PUBLISH if build is not None:
                 await ledger.publish(rebuild, build)
         return AT_ONCE

@@ -50,7 +50,7 @@ async def sweep(
         elif build.uid in settled_uids:
             # A slow operator took the build up after another had written the final status, which the reconciler skips.
             logger.info("ending a build of what has ended", extra={"action": "late_build", "build_id": build.build_id})
-            await ledger.abort(build.tenant, build.build_id)
+            await ledger.abort(build.tenant, build.build_id, name=str(build.name), reason="it has ended")
         elif build.uid is None and not build.alive and build.idle_s > ABANDONED_S:
             message = "nobody works on the build, and no resource owns it"
             await ledger.end_build(build.tenant, build.build_id, reasons.WORKER_LOST, message)

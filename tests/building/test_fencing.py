@@ -201,7 +201,7 @@ async def test_a_task_that_kills_its_workers_fails_the_build(database: Database)
 
 
 async def test_an_aborted_build_stops_its_workers(database: Database) -> None:
-    """A builder whose build is aborted while it works ends with that outcome and frees the number."""
+    """A builder whose build is given up while it works ends with that outcome and frees the number; so serving may."""
     async with started(database) as (pool, build):
         await claimed(pool, build, "elsewhere")
         working = asyncio.create_task(run_build(builds.DEFAULTS, database.builder_dsn, TENANT, build.build_id))

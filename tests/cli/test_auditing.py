@@ -36,17 +36,20 @@ def test_builds_and_moves_of_the_pointer_are_written_down(myria: Call) -> None:
     """Each by who asked for it, with what it was done to and how it ended, refusals too."""
     snapshot = "snap_" + "a" * 32
     assert myria("rebuild").status == 0
-    for arguments in (("publish", snapshot), ("discard", snapshot), ("rollback",)):
+    for arguments in (("publish", snapshot), ("discard", snapshot), ("rollback",), ("abort", "bld_1"), ("abort",)):
         assert myria(*arguments).status != 0
-    assert myria("resume").status == 0
+    assert myria("resume", "--reason", "mended").status == 0
     entries = myria("audit", "--access", "--json").json["access"]
     assert [(entry["action"], entry["outcome"]) for entry in reversed(entries)] == [
         ("trigger_build", "ok"),
         ("publish_snapshot", "snapshot_not_found"),
         ("discard_snapshot", "snapshot_not_found"),
         ("rollback", "no_previous_snapshot"),
+        ("abort_build", "build_not_found"),
+        ("abort_build", "build_not_found"),
         ("resume_builds", "ok"),
     ]
+    assert entries[0]["details"] == {"reason": "mended"}
     assert {entry["actor"].partition(":")[0] for entry in entries} == {"cli"}
     assert entries[-1]["target"].startswith("req_")
     assert entries[-2]["target"] == snapshot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -16,11 +17,12 @@ from myria.errors import ConfigurationError, DatabaseUnavailable
 from myria.notes.answertext import NOTHING
 from myria_cli.app import app
 from tests.cli.conftest import Call, call
-from tests.support.postgres import Databases
+from tests.support import builds
+from tests.support.postgres import Database, Databases
 from tests.support.processes import free_port
 
 COMMANDS = (
-    *("up", "demo", "serve", "build", "migrate", "rebuild", "snapshots", "show", "diff", "publish", "discard"),
+    *("up", "demo", "serve", "build", "migrate", "rebuild", "abort", "snapshots", "show", "diff", "publish", "discard"),
     *("rollback", "resume", "status", "query", "events", "import", "export", "verify", "version", "audit", "replay"),
 )
 
@@ -239,6 +241,24 @@ def test_a_held_snapshot_is_given_up(myria: Call, sample_file: Path) -> None:
     again = myria("rebuild", "--here")
     assert (again.status, "nothing is new since snapshot" in again.err) == (0, True)
     assert myria("rebuild", "--here", "--force", "--json").json["status"] == "succeeded"
+
+
+def test_a_build_is_given_up(myria: Call, database: Database, sample_file: Path) -> None:
+    """`myria abort` ends the unfinished build, or the held one that is named; where there is none, it says so."""
+    myria("import", sample_file)
+    build_id = asyncio.run(builds.queue(database))
+    assert myria("status", "--json").json["queued"] == 1
+    assert myria("abort", "--reason", "wrong model", "--json").json == {"build_id": build_id, "status": "aborted"}
+    last = myria("status", "--json").json["last_build"]
+    assert (last["status"], last["error"]["details"]["reason"]) == ("aborted", "wrong model")
+    assert "given up by cli:" in myria("status").out
+    nothing = myria("abort")
+    assert (nothing.status, "build_not_found" in nothing.err) == (3, True)
+    held = myria("rebuild", "--here", "--hold", "--json").json["build_id"]
+    assert held in myria("abort", held).err
+    built = myria("rebuild", "--here", "--json").json["build_id"]
+    ended = myria("abort", built)
+    assert (ended.status, "build_ended" in ended.err, "succeeded" in ended.err) == (4, True, True)
 
 
 def test_snapshots_move_back_and_forth(myria: Call, sample_file: Path, tmp_path: Path) -> None:

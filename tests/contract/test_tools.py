@@ -28,6 +28,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_topic": {"topic_id": "top_1", "participants": ["a"]},
     "publish_snapshot": {"snapshot_id": "snp_1"},
     "discard_snapshot": {"snapshot_id": "snp_1"},
+    "abort_build": {"build_id": "bld_1"},
     "decide_notes": {"note_ids": ["note_1"], "decision": "approve"},
     "erase": {"of_participants": ["eva"], "expected_events": 3, "reason": "request 17"},
     "get_erasure_receipt": {"erasure_id": "era_1"},
@@ -66,7 +67,7 @@ def keys(value: Any) -> set[str]:
 
 
 def test_the_tools_are_those_of_the_design() -> None:
-    """Those of the design in three profiles (§20), two for pauses and held snapshots, two for withdrawals."""
+    """Those of the design in three profiles (§20), three to end builds and pauses, two for withdrawals."""
     assert {(tool.profile, tool.name) for tool in TOOLS if not tool.has_own_name} == {
         ("core", "append_event"),
         ("core", "append_events"),
@@ -80,6 +81,7 @@ def test_the_tools_are_those_of_the_design() -> None:
         ("observe", "list_snapshots"),
         ("observe", "get_snapshot_status"),
         ("admin", "trigger_build"),
+        ("admin", "abort_build"),
         ("admin", "publish_snapshot"),
         ("admin", "discard_snapshot"),
         ("admin", "rollback"),

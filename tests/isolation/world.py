@@ -183,6 +183,7 @@ class World:
     others: Counter[str] = field(default_factory=Counter)
     topics: dict[str, set[tuple[str, frozenset[str]]]] = field(default_factory=dict)
     snapshots: dict[str, str] = field(default_factory=dict)
+    builds: dict[str, str] = field(default_factory=dict)
     cursors: list[tuple[Credential, str, Json, str]] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     numbers: Any = field(default_factory=lambda: itertools.count(1))
@@ -202,6 +203,8 @@ class World:
                 self.topics.setdefault(name, set()).add((tenant, scopes[row["scope_id"]]))
         for row in await rows(self.database, "SELECT snapshot_id FROM myria.snapshots", tenant=tenant):
             self.snapshots[row["snapshot_id"]] = tenant
+        for row in await rows(self.database, "SELECT build_id FROM myria.builds", tenant=tenant):
+            self.builds[row["build_id"]] = tenant
 
     async def build(self, tenant: str) -> None:
         """Carry out the erasures that have begun, compile a tenant's events, and learn what came of it."""
@@ -265,9 +268,9 @@ class World:
                 assert credential is not None, name
                 assert asking is not None, name
                 assert any(tenant == credential.tenant and asking.sees(who) for tenant, who in owners), (name, owners)
-            elif name in self.snapshots:
+            elif (owner := self.snapshots.get(name) or self.builds.get(name)) is not None:
                 assert credential is not None, name
-                assert self.snapshots[name] == credential.tenant, (name, credential)
+                assert owner == credential.tenant, (name, credential)
         for tenant in TENANTS[:-1]:
             if credential is None or tenant != credential.tenant:
                 assert f'"{tenant}"' not in text, (tenant, credential, text[:500])
@@ -826,18 +829,25 @@ async def _foreign_cursor(world: World, credential: Credential, form: str) -> No
 
 
 async def _steer(world: World, credential: Credential, form: str) -> None:
-    """Call a tool of administration, mostly without the right to, or with a snapshot of somebody else."""
+    """Call a tool of administration, mostly without the right to, or with a snapshot or build of somebody else."""
     rng = world.rng
-    tool = rng.choice(("trigger_build", "publish_snapshot", "discard_snapshot", "rollback", "resume_builds"))
+    fields = {
+        "publish_snapshot": "snapshot_id",
+        "discard_snapshot": "snapshot_id",
+        "rollback": "to",
+        "abort_build": "build_id",
+    }
+    tool = rng.choice(("trigger_build", "resume_builds", *fields))
+    owners = world.builds if tool == "abort_build" else world.snapshots
     path = rng.choice(("/mcp", AGENT, "/mcp/admin", "/mcp/admin"))
     arguments: Json = {}
-    foreign = [name for name, tenant in world.snapshots.items() if tenant != credential.tenant]
-    own = [name for name, tenant in world.snapshots.items() if tenant == credential.tenant]
+    foreign = [name for name, tenant in owners.items() if tenant != credential.tenant]
+    own = [name for name, tenant in owners.items() if tenant == credential.tenant]
     name = rng.choice(foreign) if foreign and (rng.random() < 0.7 or not own) else rng.choice(own) if own else None
-    if tool in ("publish_snapshot", "discard_snapshot", "rollback"):
+    if tool in fields:
         if name is None:
             return
-        arguments = {"to" if tool == "rollback" else "snapshot_id": name}
+        arguments = {fields[tool]: name}
     response = await world.send(credential, tool, arguments, form=form, path=path)
     world.scan(response, credential, None, said=json.dumps(arguments))
     if path == "/mcp/admin" and "admin" not in credential.faces:
@@ -849,7 +859,7 @@ async def _steer(world: World, credential: Credential, form: str) -> None:
         assert code == "tool_not_enabled"
         return
     if name in foreign and arguments:
-        assert answer["error"]["code"] in ("snapshot_not_found", "no_previous_snapshot"), answer
+        assert answer["error"]["code"] in ("snapshot_not_found", "no_previous_snapshot", "build_not_found"), answer
         field_name = next(iter(arguments))
         absent = {field_name: absent_like(arguments[field_name], rng)}
         await alike(world, credential, form, (tool, arguments, path), (tool, absent, path))

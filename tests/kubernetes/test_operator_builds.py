@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.kubernetes.api import Json
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.settings import Settings
+from tests.kubernetes.api import Json, condition
 from tests.kubernetes.instant import play_pods
 from tests.kubernetes.manifests import EXAMPLES
 from tests.kubernetes.operating import Installation, reason
@@ -148,6 +151,44 @@ def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
     installation.node.accepts = lambda _pod: True
     place.rebuild("next")
     assert reason(place.wait_terminal("next")) == ("True", "BuildPublished")
+
+
+def test_a_build_that_an_administrator_gives_up_ends_its_resource(installation: Installation) -> None:
+    """Given up as the console does: the condition says by whom and why, the Job ends, and only new events build."""
+    place = installation.place
+    installation.append(12)
+    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 3600; exec "$@"', "sh", *command]
+    installation.start(builder_max_unindexed_events="1")
+    wait_until(installation.node.running, 60, "a pod")
+    (build,) = installation.builds()
+
+    async def give_up() -> Json:
+        async with Pool(installation.database.server_dsn) as pool:
+            return await Registry(pool, Settings()).abort(
+                "default", build["build_id"], actor="ada", reason="wrong model"
+            )
+
+    installation.databases.loop.run(give_up())
+    (resource,) = place.rebuilds()
+    ended = place.wait_terminal(resource["metadata"]["name"])
+    assert reason(ended) == reason(ended, "Published") == ("False", "Aborted")
+    assert "given up by ada: wrong model" in condition(ended, "Succeeded")["message"]
+
+    def stopped() -> bool:
+        (job,) = place.jobs_of(ended)
+        return not job["status"].get("active") and not installation.node.running()
+
+    wait_until(stopped, 20, "the end of the Job's pods")
+    installation.node.rewrites = lambda _pod, command: command
+    place.rebuild("later")
+    assert reason(place.wait_terminal("later")) == ("True", "BuildPublished")
+    # The trigger had the time of a whole build to try the same events again.
+    assert [one["status"] for one in installation.builds()] == ["aborted", "succeeded"]
+    installation.append(2, seed=2, start=50_000)
+    wait_until(
+        lambda: len(installation.builds()) == 3 and installation.builds()[2]["finished_at"], 60, "the next build"
+    )
+    assert installation.builds()[2]["trigger"] == "tail_threshold"
 
 
 def test_a_resource_of_another_installation_is_left_alone(installation: Installation) -> None:

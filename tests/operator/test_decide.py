@@ -383,6 +383,7 @@ TABLE: list[tuple[str, Observed, str, str, Do]] = [
     ),
     ("overtaken", view(build=build("superseded")), "False ParentMoved", "False ParentMoved", Do.NOTHING),
     ("aborted", view({"abort": True}, build=build("aborted")), "False Aborted", "False Aborted", Do.NOTHING),
+    ("given up by another way", view(build=build("aborted"), job=job()), "False Aborted", "False Aborted", Do.STOP_JOB),
     (
         "aborted, and pods still run",
         view({"abort": True}, build=build("aborted"), job=job()),

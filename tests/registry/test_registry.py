@@ -175,6 +175,40 @@ async def test_giving_up_a_held_snapshot(database: Database, registry: Registry)
         await registry.abort(TENANT, "bld_nowhere")
 
 
+@pytest.mark.parametrize("how", ["queued", "held"])
+async def test_a_build_is_given_up_once(database: Database, registry: Registry, how: str) -> None:
+    """Who and why are kept with the build; whoever comes second changes nothing, and what was active stays active."""
+    (active,) = await snapshots(database, 1)
+    if how == "queued":
+        build_id = await builds.queue(database)
+    else:
+        build_id = (await builds.build(database, hold=True, force=True)).build_id
+
+    for name in ("ada", "bob"):
+        given_up = await registry.abort(TENANT, build_id, actor=name, reason="wrong model")
+        assert given_up == {"build_id": build_id, "status": "aborted"}
+
+    error = (await registry.build(TENANT, build_id))["error"]
+    assert (error["code"], error["message"]) == ("build_aborted", "given up by ada: wrong model")
+    status = await registry.status(TENANT)
+    assert (status["active_snapshot_id"], status["building"], status["paused"]) == (active, False, False)
+
+
+async def test_a_build_that_ended_cannot_be_given_up(database: Database, registry: Registry) -> None:
+    """The refusal says how it ended, and what helps now; the build and its snapshot stay as they are."""
+    (active,) = await snapshots(database, 1)
+    nothing = await builds.build(database)
+    published = (await registry.snapshot(TENANT, active))["build_id"]
+    for build_id, ended in ((published, "succeeded"), (nothing.build_id, "nothing_to_do")):
+        before = await registry.build(TENANT, build_id)
+        with pytest.raises(errors.BuildEnded, match=f"ended as {ended} at 2") as refused:
+            await registry.abort(TENANT, build_id)
+        assert refused.value.details["status"] == ended
+        assert ("rollback" in refused.value.message) == (ended == "succeeded")
+        assert await registry.build(TENANT, build_id) == before
+    assert (await registry.status(TENANT))["active_snapshot_id"] == active
+
+
 async def test_only_one_of_two_concurrent_moves_wins(database: Database, registry: Registry) -> None:
     """Of many publishes and rollbacks at once each sees the others whole: the history is one chain."""
     await snapshots(database, 3)

@@ -62,22 +62,29 @@ async def eventually(read: Callable[[], Awaitable[Rows]], count: int) -> Rows:
 async def test_what_an_administrator_does_over_mcp_is_written_before_it_is_answered(
     memory: Memory, control: Pool
 ) -> None:
-    """Also what failed; with the key that did it, and what it was done to."""
+    """Also what failed; with the key that did it, what it was done to, and why."""
     text, actor = await key(control, roles=("read", "admin"), faces=("core", "admin"))
     async with serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served:
         asked = (await ask(served, text, "trigger_build", {}, path="/mcp/admin")).json()
         await ask(served, text, "rollback", {"to": "snap_" + "0" * 32, "reason": "test"}, path="/mcp/admin")
-        await ask(served, text, "resume_builds", {}, path="/mcp/admin")
+        await ask(served, text, "resume_builds", {"reason": "mended"}, path="/mcp/admin")
+        await ask(served, text, "abort_build", {"build_id": "bld_x", "reason": "\0"}, path="/mcp/admin")
         await ask(served, text, "get_snapshot_status", {}, path="/mcp/admin")
         acts = [entry for entry in await journal.entries(control, "default", 10) if entry["actor"] == actor]
     assert [(act["action"], act["outcome"]) for act in reversed(acts)] == [
         ("trigger_build", "ok"),
         ("rollback", "no_previous_snapshot"),
         ("resume_builds", "ok"),
+        ("abort_build", "invalid_text"),
     ]
     assert {(act["kind"], act["tenant"], act["face"]) for act in acts} == {("act", "default", "admin")}
-    assert acts[2]["target"] == asked["result"]["structuredContent"]["request_id"]
-    assert acts[1]["target"] == "snap_" + "0" * 32
+    assert [act["target"] for act in reversed(acts)] == [
+        asked["result"]["structuredContent"]["request_id"],
+        "snap_" + "0" * 32,
+        None,
+        "bld_x",
+    ]
+    assert [act["details"] for act in acts] == [{}, {"reason": "mended"}, {}, {}]
 
 
 async def test_refused_attempts_are_written_down_without_what_was_sent(memory: Memory, control: Pool) -> None:

@@ -409,6 +409,7 @@ async def test_hosts_are_told_what_each_tool_may_do(served: Served) -> None:
         "withdraw_events": (False, True, True),
         "restore_events": (False, False, True),
         "trigger_build": (False, False, False),
+        "abort_build": (False, True, True),
         "publish_snapshot": (False, True, True),
         "discard_snapshot": (False, True, True),
         "rollback": (False, True, False),

@@ -154,6 +154,7 @@ def arguments_of(name: str, rng: random.Random) -> dict[str, Any]:
         "list_snapshots": {"limit": 1, "cursor": "abc"},
         "publish_snapshot": {"snapshot_id": "snp_1"},
         "discard_snapshot": {"snapshot_id": "snp_1"},
+        "abort_build": {"build_id": "bld_1"},
         "rollback": {"to": "snp_1"},
     }
     return copy.deepcopy(chosen.get(name, {}))

@@ -12,6 +12,7 @@ from myria.memory import Memory
 from myria.settings import Settings
 from tests.server.test_tools import fits
 from tests.server.wire import Served, event, serving
+from tests.support import builds
 from tests.support.building import build_now
 from tests.support.postgres import Database
 
@@ -102,6 +103,23 @@ async def test_a_held_snapshot_is_given_up_over_mcp(served: Served, database: Da
     assert (await served.call("publish_snapshot", {"snapshot_id": held})).content["error"][
         "code"
     ] == "snapshot_not_held"
+
+
+async def test_a_build_is_given_up_over_mcp(served: Served, database: Database) -> None:
+    """After abort_build no build is queued; one that ended otherwise, and an unknown one, are refused by code."""
+    await served.call("append_events", conversation())
+    ended, _ = await build_now(database.builder_dsn)
+    await served.call("append_events", conversation(1))
+    build_id = await builds.queue(database)
+
+    for _ in range(2):
+        gone = fits("abort_build", await served.call("abort_build", {"build_id": build_id, "reason": "wrong model"}))
+        assert gone == {"build_id": build_id, "status": "aborted"}
+    status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
+    assert (status["queued"], status["last_build"]["status"]) == (0, "aborted")
+    assert status["last_build"]["error"]["details"]["reason"] == "wrong model"
+    for name, code in ((ended, "build_ended"), ("bld_nobody", "build_not_found")):
+        assert (await served.call("abort_build", {"build_id": name})).code == code
 
 
 async def test_resume_builds_ends_the_pause_of_a_rollback(served: Served, database: Database) -> None:

@@ -1,4 +1,4 @@
-"""`myria rebuild`, `publish`, `discard`, `rollback` and `resume`: ask for builds, and say which snapshot is active."""
+"""`myria rebuild`, `abort`, `publish`, `discard`, `rollback`, `resume`: start and end builds, choose the snapshot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from myria.db.database import Database
 from myria.db.options import pool_options
-from myria.errors import DatabaseUnavailable, MyriaError, UnavailableError
+from myria.errors import BuildNotFound, DatabaseUnavailable, MyriaError, UnavailableError
 from myria_cli import console
 from myria_cli.console import count
 from myria_cli.options import Options, Shown, actor, command
@@ -73,7 +73,7 @@ async def rebuild(
         work = administration.registry.request_build(
             options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
         )
-        request = await _record_in_journal(administration, options, "trigger_build", None, work)
+        request = await _record_in_journal(administration, options, "trigger_build", {"reason": reason}, work)
         here = here or not has_running_up(place)
         if not (here or wait):
             asked = f"asked for a build ({request['request_id']}); `myria status` tells how it goes"
@@ -83,6 +83,45 @@ async def rebuild(
         build = await _wait_for_end(administration.registry, options, request["request_id"], builder)
     options.answer(build, *_ending(build))
     return Outcome(build["status"]).exit_status
+
+
+@command(app, "abort")
+async def abort(
+    options: Options,
+    *,
+    build: Annotated[
+        str | None, typer.Argument(metavar="BUILD", help="Id of the build; left out: the one that is unfinished.")
+    ] = None,
+    reason: Reason = None,
+) -> None:
+    """Give up a build that is queued, running or held. The active snapshot stays; new events start the next build.
+
+    Examples:
+        myria abort --reason 'wrong model'
+        myria abort bld_0193c1…
+    """
+    async with administration_of(options) as administration:
+        registry = administration.registry
+
+        async def work() -> Json:
+            build_id = build or await _unfinished(registry, options.tenant)
+            return await registry.abort(options.tenant, build_id, actor=actor(), reason=reason)
+
+        given = {"build_id": build, "reason": reason}
+        answer = await _record_in_journal(administration, options, "abort_build", given, work())
+    options.answer(answer, f"gave up {answer['build_id']}; `myria rebuild` builds its events again at once")
+
+
+async def _unfinished(registry: Registry, tenant: str) -> str:
+    """Return the tenant's unfinished build.
+
+    Raises:
+        BuildNotFound: every build has ended.
+    """
+    newest = (await registry.status(tenant))["last_build"]
+    if newest is None or newest["finished_at"] is not None:
+        raise BuildNotFound("no build is queued or runs; name one that is held")
+    return str(newest["build_id"])
 
 
 @command(app, "publish")
@@ -134,15 +173,15 @@ async def rollback(
 
 
 @command(app, "resume")
-async def resume(options: Options) -> None:
+async def resume(options: Options, *, reason: Reason = None) -> None:
     """Let automatic builds run again after a rollback.
 
     Examples:
-        myria resume
+        myria resume --reason 'the import is mended'
     """
     async with administration_of(options) as administration:
-        work = administration.registry.resume(options.tenant)
-        answer = await _record_in_journal(administration, options, "resume_builds", None, work)
+        work = administration.registry.resume(options.tenant, actor=actor(), reason=reason)
+        answer = await _record_in_journal(administration, options, "resume_builds", {"reason": reason}, work)
     options.answer(answer, "automatic builds run again" if answer["resumed"] else "automatic builds were not paused")
 
 
@@ -170,11 +209,12 @@ async def _act_on_snapshot(options: Options, action: str, snapshot: str | None, 
             }
             return await methods[action](options.tenant, snapshot_id, actor=actor(), reason=reason)
 
-        return await _record_in_journal(administration, options, action, snapshot, work())
+        given = {"snapshot_id": snapshot, "reason": reason}
+        return await _record_in_journal(administration, options, action, given, work())
 
 
 async def _record_in_journal(
-    administration: Administration, options: Options, action: str, target: str | None, work: Awaitable[Json]
+    administration: Administration, options: Options, action: str, given: Json, work: Awaitable[Json]
 ) -> Json:
     """Await `work`, and write into the journal of access who did it and how it ended; return its answer."""
     from myria.access.journal import Act, Journal
@@ -186,9 +226,9 @@ async def _record_in_journal(
     except UnavailableError:
         raise  # nothing was done, and nothing can be written
     except MyriaError as error:
-        await journal.command(replace(act, outcome=error.code), {"snapshot_id": target}, {})
+        await journal.command(replace(act, outcome=error.code), given, {})
         raise
-    await journal.command(act, {}, {"snapshot_id": target, **answer})
+    await journal.command(act, {**given, **answer}, answer)
     return answer
 
 

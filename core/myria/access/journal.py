@@ -3,7 +3,7 @@
 An act is written in the transaction that does it. Refused attempts and calls are kept in memory and written by one
 background task in batches: requests never wait for that, memory and database load are bounded, and records that find
 no room are dropped and counted.
-Nothing here holds a secret or a word of an event.
+Nothing here holds a secret, or a word of an event but what an administrator gives as a reason.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Journal:
             )
 
     async def command(self, act: Act, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Write an administrative command that was carried out, or refused; its target stands in what it was given.
+        """Write an administrative command that was carried out or refused; its arguments name its target and reason.
 
         A decision about several notes is an act for each.
         """
@@ -178,13 +178,16 @@ class Journal:
                 await self.act(replace(act, target=_target(note["note_id"]), outcome=outcome, details=details))
             return
         possible_targets = (
-            *(arguments.get(field) for field in ("snapshot_id", "to", "erasure_id")),
+            *(arguments.get(field) for field in ("snapshot_id", "to", "build_id", "erasure_id")),
             *(answer.get(field) for field in ("snapshot_id", "request_id", "erasure_id")),
         )
         target = next((value for value in possible_targets if isinstance(value, str)), None)
         if target is not None:
             target = _target(target)
-        await self.act(replace(act, target=target))
+        # Of a refused command the reason was not checked: PostgreSQL might not even take it.
+        reason = arguments.get("reason") if act.outcome == "ok" else None
+        details = {"reason": reason} if reason else {}
+        await self.act(replace(act, target=target, details=details))
 
     async def run(self) -> None:
         """Write queued records every second until cancelled, then once more."""

@@ -70,8 +70,12 @@ async def _make_staging_snapshot(
         )
         if is_automatic and await automatic_builds_pause(connection, tenant):
             # It was queued before a rollback, and would undo that.
+            paused = errors.BuildAborted(
+                "automatic builds pause, since a rollback or for a held snapshot", reason="paused"
+            )
+            document = orjson.dumps(paused.to_json()).decode()
             await connection.fetchval(
-                sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}", 0, 0
+                sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, document, "{}", 0, 0
             )
             return
         parent = await connection.fetchrow(sql("snapshots.active"), tenant)

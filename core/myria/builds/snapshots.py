@@ -38,6 +38,9 @@ MOST_NEWER = 1_000
 _RESTORABLE = ("active", "archived")
 """Statuses of a snapshot to which a rollback may lead."""
 
+_GIVES_UP = ("queued", "running", "held")
+"""Statuses of a build that can be given up."""
+
 _SNAPSHOT_COLUMNS = (
     *("snapshot_id", "parent_snapshot_id", "status", "number", "build_id", "first_event_seq", "cutoff"),
     *("builder_version", "planner_version", "summarizer_version", "merge_policy_version"),
@@ -319,7 +322,7 @@ class Registry:
                     active_snapshot_id=active_id,
                 )
             await connection.execute(sql("snapshots.activate"), tenant, snapshot_id)
-            await connection.execute(sql("builds.end_hold"), tenant, row["build_id"], "succeeded")
+            await connection.execute(sql("builds.end_hold"), tenant, row["build_id"], "succeeded", None)
             await move_pointer(
                 connection,
                 tenant,
@@ -395,20 +398,27 @@ class Registry:
             )
         return {"snapshot_id": target_id, "previous_snapshot_id": active["snapshot_id"]}
 
-    async def resume(self, tenant: str) -> Json:
+    async def resume(self, tenant: str, *, actor: str = "admin", reason: str | None = None) -> Json:
         """Let automatic builds start again after a rollback; return `{"resumed": whether a rollback had paused them}`.
 
-        Where a held snapshot pauses them, they stay paused until it is published or given up.
+        Where a held snapshot pauses them, they stay paused until it is published or given up. `actor` and `reason` go
+        to the log.
         """
         async with self._database.write(tenant) as connection:
             resumed = await connection.fetchval(sql("snapshots.resume"), tenant)
+        if resumed is not None:
+            logger.info(
+                "automatic builds go on: %s",
+                reason or "no reason given",
+                extra={"action": "builds_resumed", "tenant": tenant, "actor": actor},
+            )
         return {"resumed": resumed is not None}
 
     async def discard(self, tenant: str, snapshot_id: str, *, actor: str = "admin", reason: str | None = None) -> Json:
         """Give up a held snapshot for good; return `{"snapshot_id", "build_id"}`.
 
         Ends the pause of automatic builds that the snapshot caused. Its events wait for the next new ones, or for a
-        manual build. Giving up a snapshot again changes nothing. `actor` and `reason` go to the log.
+        manual build. `actor` and `reason` are kept as the error of its build. Giving up again changes nothing.
 
         Raises:
             SnapshotNotFound: no such snapshot is kept.
@@ -425,22 +435,20 @@ class Registry:
                     snapshot_id=snapshot_id,
                     status=row["status"],
                 )
-            if not is_given_up:
-                await _give_up_held(connection, tenant, row["build_id"], snapshot_id)
-        logger.info(
-            "a held snapshot was given up: %s",
-            reason or "no reason given",
-            extra={"action": "snapshot_discarded", "tenant": tenant, "snapshot_id": snapshot_id, "actor": actor},
-        )
+            if build is not None and not is_given_up:
+                await _give_up(connection, tenant, build, actor=actor, reason=reason)
         return {"snapshot_id": snapshot_id, "build_id": row["build_id"]}
 
-    async def abort(self, tenant: str, build_id: str) -> Json:
-        """End a build as aborted, or give up its held snapshot; return `{"build_id", "status"}`.
+    async def abort(self, tenant: str, build_id: str, *, actor: str = "admin", reason: str | None = None) -> Json:
+        """Give up a build that is queued, running or held; return `{"build_id", "status"}`.
 
-        A build that has ended in another way keeps its status.
+        The active snapshot stays. Workers stop within a third of `builder.task_lease_s`, and what they do until then
+        is refused. The build's events wait for the next new ones, or for a manual build. `actor` and `reason` are kept
+        as the build's error. Giving up again changes nothing.
 
         Raises:
             BuildNotFound: no such build.
+            BuildEnded: it has ended in another way, which the message names.
         """
         async with self._database.write(tenant) as connection:
             # The build lock first, as everywhere: another order could deadlock.
@@ -449,16 +457,17 @@ class Registry:
             row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
             if row is None:
                 raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
-            status = row["status"]
-            if status in {"queued", "running", "held"}:
-                if status == "held":
-                    await _give_up_held(connection, tenant, build_id, row["snapshot_id"])
-                else:
-                    await connection.fetchval(sql("builds.abort"), tenant, build_id)
-                    if row["snapshot_id"] is not None:
-                        await connection.execute(sql("snapshots.discard"), tenant, row["snapshot_id"])
-                status = "aborted"
-        return {"build_id": build_id, "status": status}
+            if row["status"] in _GIVES_UP:
+                await _give_up(connection, tenant, row, actor=actor, reason=reason)
+            elif row["status"] != "aborted":
+                way_back = "; a rollback takes its snapshot back" if row["status"] == "succeeded" else ""
+                raise errors.BuildEnded(
+                    f"build {build_id} ended as {row['status']} at {_time(row['finished_at'])}{way_back}",
+                    build_id=build_id,
+                    status=row["status"],
+                    finished_at=_time(row["finished_at"]),
+                )
+        return {"build_id": build_id, "status": "aborted"}
 
     async def tidy(self, tenant: str) -> None:
         """Delete the root rows of aborted builds and free their numbers; needs a role that may delete."""
@@ -471,9 +480,23 @@ class Registry:
         return [{**dict(row), "moved_at": _time(row["moved_at"])} for row in rows]
 
 
-async def _give_up_held(connection: Connection, tenant: str, build_id: str, snapshot_id: str) -> None:
-    await connection.execute(sql("builds.end_hold"), tenant, build_id, "aborted")
-    await connection.execute(sql("snapshots.end_held"), tenant, snapshot_id)
+async def _give_up(
+    connection: Connection, tenant: str, build: asyncpg.Record, *, actor: str, reason: str | None
+) -> None:
+    """End a build as aborted, and its snapshot with it; the transaction must own the locks that its status asks for."""
+    build_id, snapshot_id = build["build_id"], build["snapshot_id"]
+    error = errors.BuildAborted(f"given up by {actor}" + (f": {reason}" if reason else ""), actor=actor, reason=reason)
+    document = orjson.dumps(error.to_json()).decode()
+    if build["status"] == "held":
+        await connection.execute(sql("builds.end_hold"), tenant, build_id, "aborted", document)
+        await connection.execute(sql("snapshots.end_held"), tenant, snapshot_id)
+    else:
+        await connection.fetchval(sql("builds.abort"), tenant, build_id, document)
+        if snapshot_id is not None:
+            await connection.execute(sql("snapshots.discard"), tenant, snapshot_id)
+    logger.info(
+        "the build was %s", error.message, extra={"action": "build_aborted", "tenant": tenant, "build_id": build_id}
+    )
 
 
 async def _kept_build(connection: Connection, tenant: str, build_id: str) -> asyncpg.Record:

@@ -473,7 +473,10 @@ class Erasures:
             if row is None:
                 return
             if row["is_open"]:
-                await self._registry.abort(self._tenant, row["build_id"])
+                with suppress(errors.BuildEnded):
+                    await self._registry.abort(
+                        self._tenant, row["build_id"], actor="erasure", reason="events are erased"
+                    )
             elif time.monotonic() > give_up:
                 raise errors.LogBusy(f"workers of build {row['build_id']} are still at work; ask again")
             await asyncio.sleep(_LOOK_EVERY_S)

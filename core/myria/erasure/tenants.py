@@ -10,13 +10,14 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from myria.access.journal import Act, write_act
 from myria.access.tenants import checked_tenant
 from myria.builds.snapshots import Registry
 from myria.db.database import Database
 from myria.db.queries import sql
-from myria.errors import LogBusy, TenantNotFound
+from myria.errors import BuildEnded, LogBusy, TenantNotFound
 
 ROWS_AT_ONCE = 5_000
 """Rows that one transaction removes."""
@@ -59,7 +60,10 @@ class TenantDeletion:
         async with self._database.read(self._tenant) as connection:
             build = await connection.fetchrow(sql("builds.unfinished"), self._tenant)
         if build is not None:
-            await self._registry.abort(self._tenant, build["build_id"])
+            with suppress(BuildEnded):
+                await self._registry.abort(
+                    self._tenant, build["build_id"], actor=self._actor, reason="the tenant is deleted"
+                )
         await self._await_older_transactions()
         return row["removal_began_at"] is None
 

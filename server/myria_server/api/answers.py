@@ -452,6 +452,11 @@ class Discarded(OpenAnswer):
     build_id: str
 
 
+class GivenUp(OpenAnswer):
+    build_id: str
+    status: Literal["aborted"]
+
+
 class PointerMoved(OpenAnswer):
     snapshot_id: str
     previous_snapshot_id: str | None

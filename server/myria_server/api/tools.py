@@ -229,6 +229,7 @@ TOOLS: tuple[Tool, ...] = (
     _admin_tool(
         core.trigger_build, title="Start a rebuild", answer=answers.BuildRequested, changes=True, repeatable=False
     ),
+    _admin_tool(core.abort_build, title="Give up a build", answer=answers.GivenUp, changes=True, replaces=True),
     _admin_tool(
         core.publish_snapshot, title="Publish a held snapshot", answer=answers.PointerMoved, changes=True, replaces=True
     ),

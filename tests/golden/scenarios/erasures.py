@@ -71,7 +71,9 @@ async def play(golden: Golden) -> None:
     await golden.build(hold=True, force=True)
     held = (await golden.tool("myria_get_snapshot_status"))["held_snapshot_id"]
     await golden.tool("myria_discard_snapshot", snapshot_id=held, reason="not wanted")
-    await golden.tool("myria_discard_snapshot", snapshot_id=held)
+    given_up = (await golden.tool("myria_discard_snapshot", snapshot_id=held))["build_id"]
+    await golden.tool("myria_abort_build", build_id=given_up, reason="not wanted either")
+    await golden.tool("myria_abort_build", build_id=first.build_id)
     await golden.tool("myria_rollback", to="snap_unknown")
     await golden.tool("myria_rollback", to=first.snapshot_id, reason="back to the first")
     await golden.tool(ask, participants=["ana"], query="quokka code", limit=3, view="lean")

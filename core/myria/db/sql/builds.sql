@@ -362,13 +362,13 @@ UPDATE myria.builds SET error = $3::jsonb WHERE tenant_id = $1 AND build_id = $2
 
 -- name: abort
 UPDATE myria.builds
-SET status = 'aborted', finished_at = clock_timestamp()
+SET status = 'aborted', finished_at = clock_timestamp(), error = $3::jsonb
 WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL
 RETURNING build_id;
 
 -- name: end_hold
--- A held build's snapshot was published, or given up.
-UPDATE myria.builds SET status = $3 WHERE tenant_id = $1 AND build_id = $2 AND status = 'held';
+-- A held build's snapshot was published, or given up for the reasons $4.
+UPDATE myria.builds SET status = $3, error = coalesce($4::jsonb, error) WHERE tenant_id = $1 AND build_id = $2 AND status = 'held';
 
 -- name: note_success
 UPDATE myria.tenants SET consecutive_failures = 0, retry_at = NULL WHERE tenant_id = $1;

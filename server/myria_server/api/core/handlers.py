@@ -168,6 +168,15 @@ async def trigger_build(call: ApiCall, request: inputs.TriggerBuildInput) -> Jso
     )
 
 
+async def abort_build(call: ApiCall, request: inputs.AbortInput) -> Json:
+    """Give up a build that is queued, running or held; the active snapshot stays. A build that has ended in another way
+    is refused with how it ended. Its events are built with the next new ones, or by trigger_build.
+    """
+    return await call.memory.registry.abort(
+        call.tenant, request.build_id, actor=call.principal.actor, reason=request.reason
+    )
+
+
 async def publish_snapshot(call: ApiCall, request: inputs.PublishInput) -> Json:
     """Make a held snapshot the active one."""
     return await call.memory.registry.publish(
@@ -189,9 +198,9 @@ async def rollback(call: ApiCall, request: inputs.RollbackInput) -> Json:
     )
 
 
-async def resume_builds(call: ApiCall, request: inputs.NothingInput) -> Json:
+async def resume_builds(call: ApiCall, request: inputs.ResumeInput) -> Json:
     """End the pause of automatic rebuilds that a rollback began. What the rollback took away is built again then."""
-    return await call.memory.registry.resume(call.tenant)
+    return await call.memory.registry.resume(call.tenant, actor=call.principal.actor, reason=request.reason)
 
 
 async def list_held_notes(call: ApiCall, request: ListHeldInput) -> Json:

@@ -378,7 +378,16 @@ class PublishInput(Input):
 
 class DiscardInput(Input):
     snapshot_id: Identifier = Field(description="The held snapshot")
-    reason: Reason = Field(default=None, description="Why, for the log")
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+class AbortInput(Input):
+    build_id: Identifier = Field(description="The build, as last_build of get_snapshot_status names it")
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+class ResumeInput(Input):
+    reason: Reason = Field(default=None, description="Why, for the record")
 
 
 class RollbackInput(Input):
