@@ -77,7 +77,7 @@ async def test_an_attempt_does_not_replace_what_another_of_its_call_restated(mem
         key=key,
     )
     notes = Notes(memory.log, content_characters=4_000)
-    assert await notes.restating_events(TENANT, kept.note_id, refused) == []
+    assert await notes.keeper.restating_events(TENANT, kept.note_id, refused) == []
 
 
 @pytest.mark.parametrize("is_built", [False, True])

@@ -26,6 +26,7 @@ from myria.log.masks import Masks
 from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.feedback import has_feedback
+from myria.notes.finding import anybody
 from myria.notes.kinds import FACT_KINDS, importance_now, policies
 from myria.notes.likeness import essence
 from myria.notes.links import MAX_LINKS, Relation, link_event
@@ -202,12 +203,12 @@ class Consolidation:
             successor = orjson.loads(note["payload"])["note"].get("replaced_by")
             if successor is None or not await self._supersede(tenant, versions[note["note_id"]][0], successor):
                 events += versions[note["note_id"]]
-        await self._withdrawals.withdraw_versions(tenant, events, "expired", may_see=_anybody)
+        await self._withdrawals.withdraw_versions(tenant, events, "expired", may_see=anybody)
 
     async def _supersede(self, tenant: str, event_id: str, by: str) -> bool:
         """Supersede an event by another; return False where it was changed or erased meanwhile."""
         try:
-            await self._withdrawals.replace(tenant, [event_id], by, may_see=_anybody)
+            await self._withdrawals.replace(tenant, [event_id], by, may_see=anybody)
         except (AlreadySuperseded, EventNotFound):
             return False
         return True
@@ -241,7 +242,7 @@ class Consolidation:
                 await self._move_links(tenant, kept, [row["note_id"] for row in batch])
                 try:
                     await self._withdrawals.replace(
-                        tenant, [row["event_id"] for row in batch], kept["event_id"], may_see=_anybody
+                        tenant, [row["event_id"] for row in batch], kept["event_id"], may_see=anybody
                     )
                 except (AlreadySuperseded, EventNotFound):
                     continue  # one of them was changed meanwhile; they stay in the queue for a later run
@@ -373,7 +374,3 @@ def _both_stand(row: asyncpg.Record, now: int) -> bool:
 
 def _or_kept(note_id: str, replaced_ids: set[str], kept_id: str) -> str:
     return kept_id if note_id in replaced_ids else note_id
-
-
-def _anybody(_: Sequence[str]) -> bool:
-    return True

@@ -11,9 +11,9 @@ from myria.db.database import Database
 from myria.db.queries import sql
 from myria.log.payloads import speaker_of
 from myria.log.withdrawal.commands import MaySee
-from myria.notes.commands import note_absent
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import Lasting
+from myria.notes.finding import note_absent
 from myria.notes.model import note_of
 
 MAX_VERSIONS = 100

@@ -21,8 +21,8 @@ from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.payloads import speaker_of
 from myria.log.withdrawal.commands import MaySee
-from myria.notes.commands import why_gone
 from myria.notes.expiry import Lasting
+from myria.notes.finding import why_gone
 from myria.notes.model import NOTE_CHANNEL, note_of
 
 LINK_TYPE = "myria.link"

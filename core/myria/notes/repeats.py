@@ -154,9 +154,9 @@ class SameText(Repeats):
     """The rule of `Notes.remember`: of notes with equal participants, kind, session and text, one is kept.
 
     Args:
-        find_duplicate: `Notes.find_duplicate`.
+        find_duplicate: `NoteRows.duplicate`.
         expire: `Notes.expire`, which withdraws a duplicate that has expired; None in a dry run.
-        restate: `Notes.restating_events`.
+        restate: `Keeper.restating_events`.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class SameText(Repeats):
     async def restating_events(
         self, note_id: str, event: NewEvent, replaced: Sequence[asyncpg.Record], *, is_raced: bool
     ) -> Sequence[NewEvent]:
-        """Return the events of a new version with equal text; see `Notes.restating_events`.
+        """Return the events of a new version with equal text; see `Keeper.restating_events`.
 
         None where another call has restated the note meanwhile: it is the newest statement already.
         """

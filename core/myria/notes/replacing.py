@@ -11,6 +11,7 @@ from myria.log.event import NewEvent
 from myria.log.ids import new_id
 from myria.log.withdrawal.commands import Withdrawals
 from myria.notes.expiry import Lasting
+from myria.notes.finding import anybody
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import ending_version
 from myria.text.announcing import holds_later
@@ -47,7 +48,7 @@ async def replacing_events(
     day = holds_later(text, at=event.timestamp, utc_offset=event.utc_offset or 0, now=moment)
     if day is None:
         superseding, superseded = await withdrawals.superseding(
-            tenant, event, [row["event_id"] for row in replaced], may_see=_anybody
+            tenant, event, [row["event_id"] for row in replaced], may_see=anybody
         )
         return [superseding, *superseded]
     events = [event]
@@ -55,10 +56,6 @@ async def replacing_events(
         lasting = Lasting.of(row)
         if lasting.session_ends_at is None and row["kind"] not in FACT_KINDS:
             version = ending_version(row, day - local_day(lasting.changed_at, 0), by=event)
-            ending, superseded = await withdrawals.superseding(tenant, version, [row["event_id"]], may_see=_anybody)
+            ending, superseded = await withdrawals.superseding(tenant, version, [row["event_id"]], may_see=anybody)
             events += [ending, *superseded]
     return events
-
-
-def _anybody(_: Sequence[str]) -> bool:
-    return True

@@ -24,7 +24,7 @@ from myria.log.ids import new_id
 from myria.log.payloads import speaker_of, whole_text
 from myria.log.withdrawal.commands import Withdrawals, by_scope
 from myria.log.withdrawal.model import Reason, ReviewDecision, ReviewState, Withdrawal, decision_of
-from myria.notes.commands import note_absent
+from myria.notes.finding import note_absent
 from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of, note_of
 from myria.notes.replacing import replacing_events
 

@@ -11,8 +11,8 @@ from myria.db.clock import to_microseconds
 from myria.db.database import Database
 from myria.db.queries import sql
 from myria.log.withdrawal.commands import MaySee
-from myria.notes.commands import note_absent
 from myria.notes.expiry import Lasting
+from myria.notes.finding import note_absent
 from myria.notes.histories import NoteVersion, history
 
 LATER_WITHDRAWALS = 100

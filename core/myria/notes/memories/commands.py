@@ -25,7 +25,8 @@ from myria.log.event import NewEvent
 from myria.log.event_log import EventLog
 from myria.log.payloads import dedupe_key
 from myria.log.withdrawal.commands import MaySee
-from myria.notes.commands import Notes, why_gone
+from myria.notes.commands import Notes
+from myria.notes.finding import why_gone
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.links import link_event
 from myria.notes.memories.model import MemoryChanges, MemoryDraft, StoredMemory, memory_of, note_of_memory, rekeyed
@@ -109,7 +110,7 @@ class Memories:
             ]
             return [*events, *links]
 
-        outcomes, _ = await self._notes.keep(
+        outcomes, _ = await self._notes.keeper.keep(
             tenant,
             keeping.participants,
             [
@@ -203,7 +204,7 @@ class Memories:
             importance = before.importance if draft.importance is None else draft.importance
             note = before._replace(content=draft.content, keywords=draft.tags, importance=importance)
         try:
-            appended, held_id = await self._notes.append_version(
+            appended, held_id = await self._notes.keeper.append_version(
                 tenant, row, note, may_see=may_see, at=at, speaker=payload.get("speaker"), key=source_key, api="rest"
             )
             if held_id is not None:

@@ -261,7 +261,7 @@ class Extractor:
             return facts if await self._is_unchanged(tenant, queued, stored) else ()
 
         rule = SameIdentity(self._database, context, found, may_replace=may_replace)
-        outcomes, results = await self._notes.keep(
+        outcomes, results = await self._notes.keeper.keep(
             tenant,
             context.participants,
             [context.note_of(fact, self._settings) for fact in found],

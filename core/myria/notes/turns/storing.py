@@ -232,7 +232,7 @@ class TurnStore:
             mark = mark_event(session, turn.turn_id, item_ids, ids, previous=previous, at=now)
             return [*items, *facts, *rule.denials(denied_by), mark]
 
-        outcomes, results = await self._notes.keep(
+        outcomes, results = await self._notes.keeper.keep(
             tenant,
             session.participants,
             [context.note_of(fact, self._settings) for fact in stated.values()],

@@ -11,7 +11,7 @@ from myria.access.principal import Principal
 from myria.errors import MyriaError, NoteNotFound
 from myria.memory import Memory
 from myria.notes.answertext import ShownAnswer
-from myria.notes.commands import note_absent
+from myria.notes.finding import note_absent
 from myria.notes.memories.sharing import shared_participant
 from myria.notes.model import NOTE_CHANNEL
 from myria.settings import Settings

@@ -8,8 +8,8 @@ from typing import Any
 
 from myria.errors import EventNotFound, InvalidArgument, MyriaError, NoteNotFound
 from myria.log.event import NewEvent
-from myria.notes.commands import note_absent
 from myria.notes.drafting import Draft, NoteText
+from myria.notes.finding import note_absent
 from myria.notes.kinds import tier
 from myria.notes.lines import on_one_line
 from myria.notes.links import link_event
