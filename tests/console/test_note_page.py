@@ -120,6 +120,17 @@ async def test_forgetting_can_be_undone(served: Served, browser: Browser) -> Non
     assert "note_not_found" in text_of(refused.text)
 
 
+async def test_forgetting_a_note_that_is_not_there_says_so(served: Served, browser: Browser) -> None:
+    """Neither the page that asks, nor the form, calls it protected; a form sent again neither."""
+    note_id = await _remember(served, "Rosa prefers tea to coffee", importance=0.4)
+    confirm = await browser.get(f"/console/notes/{note_id}/forget")
+    for _ in range(2):
+        again = await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"})
+    for answer in (again, await browser.get("/console/notes/note_none/forget")):
+        assert answer.status_code == 404
+        assert "note_not_found" in text_of(answer.text)
+
+
 async def test_a_protected_note_says_that_it_stays(served: Served, browser: Browser) -> None:
     """Without saying so once more, an anchor is not forgotten, and the page does not claim it."""
     note_id = await _remember(served, "Never fire above 1,260 degrees", isAnchor=True)

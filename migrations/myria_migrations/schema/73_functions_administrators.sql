@@ -254,8 +254,11 @@ DECLARE
     given myria.oauth_grants;
 BEGIN
     SELECT * INTO given FROM myria.oauth_grants g WHERE g.tenant_id = maker.tenant_id AND g.grant_id = wanted FOR UPDATE;
-    UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = 'revoked by key:' || maker.key_id
-    WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id AND g.ended_at IS NULL;
+    -- An update of no row would still tell every process to read keys and grants anew.
+    IF given.grant_id IS NOT NULL AND given.ended_at IS NULL THEN
+        UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = 'revoked by key:' || maker.key_id
+        WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id;
+    END IF;
     RETURN CASE WHEN given.grant_id IS NULL THEN 'none' WHEN given.ended_at IS NOT NULL THEN 'ended' ELSE 'revoked' END;
 END $$;
 COMMENT ON FUNCTION myria.end_grant_for IS 'Ends a grant of an administrator''s tenant with all its tokens: revoked; ended, where it was before; none.';

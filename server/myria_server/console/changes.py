@@ -155,9 +155,13 @@ class ChangePages:
         """Carry out an act that a form asks for, once however often the form is sent.
 
         Raises:
+            RoleRequired, FaceNotAllowed: the visitor does not administer.
             ToolRefused: the tool refuses; or the snapshots are no longer as the form's page showed them.
         """
         chosen, name, snapshot_id = _act_of(request), request.path_params["act"], form.get("snapshot", "")
+        # Before the status, which a reader may read: nobody else is told that the act is done.
+        desk.principal.need(("admin",), what="this form")
+        desk.principal.need_api("admin")
         done = f"{PREFIX}/changes?done={name}"
         arguments: dict[str, Any] = {"reason": form.get("reason", "").strip()} if chosen.takes_reason else {}
         if chosen.argument is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from myria.db.clock import to_rfc3339
+from myria.errors import NoteNotFound
 from myria.memory import Memory
 from myria.notes.histories import NoteVersion
 from myria.notes.links import LinkedNote, Neighbourhood
@@ -17,7 +18,7 @@ from myria.settings import Settings
 from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
-from myria_server.console.desk import Desk, Json
+from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of
 from myria_server.console.rendering import query
 from myria_server.console.wording import Part, differences
@@ -211,16 +212,28 @@ async def _feedback(desk: Desk, note_id: str) -> list[Json]:
 async def confirm_forgetting(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
     """Show what forgetting a note takes away, and ask once."""
     note_id = request.path_params["note_id"]
-    preview = await desk.call("forget", agentId=_agent(desk), id=note_id, dryRun=True)
+    preview = await _forgetting(desk, note_id, dryRun=True)
     return "forget.html", {"note_id": note_id, "preview": preview}
 
 
 async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     """Forget a note; one that is protected only where the form says so."""
     note_id = request.path_params["note_id"]
-    answer = await desk.call("forget", agentId=_agent(desk), id=note_id, force=form.get("force") == "on" or None)
+    answer = await _forgetting(desk, note_id, force=form.get("force") == "on" or None)
     done = "forgotten" if answer["deleted"] else "protected"
     return query("/notes", desk.names, done=done, note=note_id)
+
+
+async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json:
+    """Call the tool that forgets; of a note that is not there it answers, and does not refuse.
+
+    Raises:
+        ToolRefused: there is no such note for the visitor.
+    """
+    answer = await desk.call("forget", agentId=_agent(desk), id=note_id, **arguments)
+    if "code" in answer:
+        raise ToolRefused({"code": answer["code"], "message": answer["error"]}, NoteNotFound.http_status)
+    return answer
 
 
 async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str:
