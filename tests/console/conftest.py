@@ -19,6 +19,9 @@ from tests.server.wire import Served
 __all__ = ["memory", "served"]
 
 LOCAL = Settings(console=ConsoleSettings(enabled=True))
+PUBLIC_URL = "http://127.0.0.1"
+"""Over TLS alone, browsers would keep the cookie from this server."""
+
 WITH_KEYS = Settings(console=ConsoleSettings(enabled=True), auth=AuthSettings(mode="keys"))
 
 
@@ -80,6 +83,13 @@ class Browser:
 def settings() -> Settings:
     """The console is on, and nobody is asked for a key."""
     return LOCAL
+
+
+@pytest.fixture
+def settings_with_grants() -> Settings:
+    """Callers need a key, may sign in as often as they like, and programs may ask for a grant."""
+    auth = AuthSettings(mode="keys", public_url=PUBLIC_URL, server=True, sign_ins_per_minute=None)
+    return Settings(console=ConsoleSettings(enabled=True), auth=auth)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from starlette.routing import Match, Route
 from benchmarks.console_pages import PAGES as MEASURED
 from tests.clients.test_console import PAGES as IN_A_BROWSER
 from tests.clients.test_console_keys import PAGES as IN_A_BROWSER_WITH_A_KEY
-from tests.console.test_forged_forms import FORMS as FORGED
+from tests.console.forms import FORMS
 from tests.console.test_isolation import PAGES as ASKED_BY_ANYBODY
 from tests.server.wire import Served
 
@@ -65,6 +65,6 @@ async def test_every_page_is_in_the_lists_of_pages(served: Served) -> None:
 
 
 async def test_every_form_is_in_the_lists_of_forms(served: Served) -> None:
-    """Each route that takes a form is sent forged ones."""
+    """Each route that takes a form is sent forged ones, and others about things of anybody."""
     routes = answered(served, "POST")
-    assert paths_of(routes, "POST", FORGED) == {route.path for route in routes} - set(NO_SESSION)
+    assert paths_of(routes, "POST", FORMS) == {route.path for route in routes} - set(NO_SESSION)
