@@ -375,7 +375,7 @@ def _issuer_clients(
         issuer.name: IssuerClient(
             issuer,
             issuer.console.secret(os.environ, kept),
-            redirect_uri=public_url + CONSOLE_PREFIX + CALLBACK,
+            redirect_uri=public_url + CONSOLE_PREFIX + CALLBACK.format(name=issuer.name),
             resource=public_url + CONSOLE_PREFIX,
             ticks=ticks,
         )

@@ -26,7 +26,7 @@ PAGES = (
     "/",
     "/sign-in",
     "/sign-in/with/x",
-    "/signed-in",
+    "/signed-in/x",
     "/static/console.css",
     "/ask",
     "/events/{event}",

@@ -74,7 +74,11 @@ def serve(memory: Memory, store: AccessStore, login: Login, tmp_path: Path, cloc
 
     @asynccontextmanager
     async def serve_with(
-        *, console: dict[str, Any] | Literal[False] | None = None, auth: dict[str, Any] | None = None, **changes: Any
+        *,
+        console: dict[str, Any] | Literal[False] | None = None,
+        auth: dict[str, Any] | None = None,
+        beside: Login | None = None,
+        **changes: Any,
     ) -> AsyncIterator[Served]:
         entry: dict[str, Any] = {
             "name": "login",
@@ -92,7 +96,8 @@ def serve(memory: Memory, store: AccessStore, login: Login, tmp_path: Path, cloc
             **changes,
         }
         path = tmp_path / "issuers.json"
-        path.write_text(json.dumps({"issuers": [entry]}))
+        others = [] if beside is None else [{**entry, "name": "beside", "issuer": beside.url}]
+        path.write_text(json.dumps({"issuers": [entry, *others]}))
         sock = reserve_port("127.0.0.1", 0)
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         more = {"mode": "keys", "public_url": url, "issuers_file": str(path), **(auth or {})}
@@ -293,10 +298,35 @@ async def test_an_answer_counts_in_its_own_browser_and_once(serve: Serve, login:
         assert "No sign-in is under way" in text_of(again.text)
         assert len(login.exchanges) == 1
         await victim.client.get("/console/sign-in/with/login")
-        twice = await victim.client.get("/console/signed-in?state=a&state=a")
+        twice = await victim.client.get("/console/signed-in/login?state=a&state=a")
         assert "cannot be read" in text_of(twice.text)
         await attacker.client.aclose()
         await victim.client.aclose()
+
+
+async def test_an_issuer_gets_no_code_of_another(serve: Serve, login: Login) -> None:
+    """One that sends a browser on to another issuer, which does not name itself, is not sent the code that comes back;
+    nor where it names the address that is registered there."""
+    login.ways.metadata = {"authorization_response_iss_parameter_supported": False}
+    login.ways.answer = {"iss": None}
+    with Login() as attacker:
+        attacker.ways.metadata = login.ways.metadata
+        async with serve(beside=attacker) as served:
+            victim = another(served)
+            begun = await victim.client.get("/console/sign-in/with/beside")
+            asked = httpx.URL(begun.headers["location"])
+            assert asked.copy_with(query=None) == httpx.URL(attacker.url + "/authorize")
+            registered = str(served.client.base_url).rstrip("/") + "/console/signed-in/login"
+            assert asked.params["redirect_uri"] == registered.replace("/login", "/beside")
+            passed_on = asked.copy_set_param("redirect_uri", registered)
+            back = await victim.client.get(f"{login.url}/authorize", params=passed_on.params)
+            assert back.headers["location"].startswith(registered + "?code=")
+            page = await victim.client.get(back.headers["location"])
+            assert page.status_code == 401
+            assert "address of another issuer" in text_of(page.text)
+            assert not attacker.exchanges
+            assert not login.exchanges
+            await victim.client.aclose()
 
 
 async def test_what_a_sign_in_sends_tells_nothing_else(serve: Serve, login: Login) -> None:
@@ -521,7 +551,7 @@ async def test_over_tls_no_other_site_can_plant_the_cookie(serve: Serve) -> None
         assert cookie.startswith("__Host-myria_signing_in=login.")
         assert all(part in cookie.lower() for part in ("secure", "path=/;"))
         fields = dict(parse_qsl(urlsplit(begun.headers["location"]).query))
-        assert fields["redirect_uri"] == "https://memory.example.com/console/signed-in"
+        assert fields["redirect_uri"] == "https://memory.example.com/console/signed-in/login"
         assert fields["resource"] == "https://memory.example.com/console"
 
 
@@ -539,7 +569,7 @@ async def test_without_a_client_nothing_is_offered(serve: Serve, store: AccessSt
     async with serve(console=False) as served:
         page = await served.client.get("/console/sign-in")
         assert "Sign in with" not in text_of(page.text)
-        for path in ("/console/sign-in/with/login", "/console/signed-in?code=a&state=b"):
+        for path in ("/console/sign-in/with/login", "/console/signed-in/login?code=a&state=b"):
             assert (await served.client.get(path)).status_code == 404
 
 

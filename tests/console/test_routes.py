@@ -20,7 +20,7 @@ NO_PAGES = {
     "/console/static/{name}": "a file that pages load",
     "/console/sign-in": "asks nobody where no key is needed; tests/clients/test_console_issuer.py opens it",
     "/console/sign-in/with/{name}": "leads to an issuer",
-    "/console/signed-in": "leads from an issuer to a page",
+    "/console/signed-in/{name}": "leads from an issuer to a page",
     "/console/people/export": "a file to save",
     "/console/audit.jsonl": "a file to save",
     "/console/changes/events": "a stream, for the page of changes",

@@ -22,8 +22,9 @@ from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.http.jwt_tokens import Tokens, looks_like_token
 from myria_server.http.oauth_client import IssuerClient, SignIn
 
-CALLBACK = "/signed-in"
-"""The address below `/console` to which issuers send browsers back."""
+CALLBACK = "/signed-in/{name}"
+"""The address below `/console` to which an issuer sends browsers back. Each has its own, so that no issuer gets a code
+that another one gave (RFC 9700, section 4.4.2), also where that one does not name itself in its answers."""
 
 COOKIE = "myria_signing_in"
 
@@ -145,6 +146,8 @@ class IssuerSignIn:
             raise CredentialInvalid(
                 "No sign-in is under way in this browser: it is done, or took longer than ten minutes. Begin again."
             )
+        if request.path_params["name"] != name:
+            raise CredentialInvalid("This answer came to the address of another issuer. Begin again.")
         try:
             place = base64.urlsafe_b64decode(kept_place + "=" * (-len(kept_place) % 4)).decode()
         except (binascii.Error, ValueError):
