@@ -12,11 +12,13 @@ from myria.index.corpus import Corpus, Timeline
 from myria.index.searchable import document
 from myria.log.masks import Mask, Masks
 from myria.memory import Memory
+from myria.notes.drafting import Draft
+from myria.notes.standing import standing
 from myria.search import unindexed, visible_blocks
 from myria.search.queries import EventNodesQuery
 from tests.reads.asking import pages, statements_of
 from tests.support import builds
-from tests.support.events import TENANT, event
+from tests.support.events import TENANT, conversation, event
 from tests.support.postgres import Database
 
 SETTINGS = builds.settings(planner={"gap_s": 3_600}, topics={}, mcp={})
@@ -228,3 +230,32 @@ async def test_a_pending_withdrawal_costs_one_layout(replacing: Replacing, monke
     for question in ("castle", "river", "Douro"):
         assert REST[0] not in await replacing.ask(question)
     assert made == [1]
+
+
+async def test_what_was_replaced_is_found_among_many_withdrawals(memory: Memory) -> None:
+    """However many withdrawals stand between what stays and what it replaced, as after an import, and behind that."""
+    see = Mask(("ana",)).sees
+    old, new = [
+        await memory.notes.remember(TENANT, US, Draft(content=text, kind="fact"), contract="memento")
+        for text in ("The kiln burns wood", "The kiln burns gas")
+    ]
+    others = [result.event_id for result in await memory.log.append_events(TENANT, conversation(500))]
+
+    async def withdraw_and_restore(times: int) -> None:
+        for _ in range(times):
+            await memory.withdrawals.withdraw(TENANT, others, "forgotten", may_see=see)
+            await memory.withdrawals.restore(TENANT, others, may_see=see)
+
+    await withdraw_and_restore(2)
+    await memory.withdrawals.replace(TENANT, [old.event_id or ""], new.event_id or "", may_see=see)
+    await withdraw_and_restore(3)
+    stands = await standing(memory.database, TENANT, new.note_id, may_see=see)
+    assert [note.note_id for note in stands.replaced] == [old.note_id]
+    masks = Masks.containing(("ana",))
+    provenance = await memory.retrieval.event_provenance(TENANT, new.event_id or "", masks)
+    assert provenance is not None
+    assert [state["event_id"] for state in provenance["replaces"]] == [old.event_id]
+    async with memory.database.read(TENANT) as connection:
+        event_seq = await connection.fetchval("SELECT event_seq FROM myria.events WHERE event_id = $1", new.event_id)
+    (states,) = (await memory.retrieval.older_states(TENANT, [event_seq], masks)).values()
+    assert [state["event_id"] for state in states] == [old.event_id]

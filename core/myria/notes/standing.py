@@ -15,9 +15,6 @@ from myria.notes.expiry import Lasting
 from myria.notes.finding import note_absent
 from myria.notes.histories import NoteVersion, history
 
-LATER_WITHDRAWALS = 100
-"""Withdrawals after each version that are looked at for what it replaced: they stand right behind it."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherNote:
@@ -32,7 +29,7 @@ class NoteStanding:
     """How a note stands for those who may see it; moments in microseconds since 1970 UTC.
 
     `versions` come newest first, and `event_ids` beside them. `expires_at` is when it ends if nothing prolongs it, None
-    for never. `replaced` are the notes that it replaced, the newest first, and `replaced_by` those that replaced it,
+    for never. `replaced` are the notes that it replaced (the newest hundred), and `replaced_by` those that replaced it,
     each in its turn.
     """
 
@@ -63,9 +60,7 @@ async def standing(database: Database, tenant: str, note_id: str, *, may_see: Ma
     past = await history(database, tenant, note_id, may_see=may_see, now=now)
     async with database.read(tenant) as connection:
         rows = await connection.fetch(sql("notes.current"), tenant, [note_id, *past.superseded_by])
-        replaced = await connection.fetch(
-            sql("notes.replaced_notes"), tenant, note_id, list(past.event_ids), LATER_WITHDRAWALS
-        )
+        replaced = await connection.fetch(sql("notes.replaced_notes"), tenant, note_id, list(past.event_ids))
     row_of = {row["note_id"]: row for row in rows}
     if note_id not in row_of:
         raise note_absent(note_id)  # deleted meanwhile

@@ -18,13 +18,6 @@ from myria.text.passages import passage
 
 Json = dict[str, Any]
 
-LATER_WITHDRAWALS = 1_000
-"""Withdrawals after an event that are looked at for what it replaced. An append stores them right behind the event;
-only an import may bring them later."""
-
-NEWEST_WITHDRAWALS = 2_000
-"""Withdrawals of one scope, the newest, that are looked at for what several events replaced."""
-
 MOST_OLDER = 20
 """Older states of one event that are shown."""
 
@@ -38,15 +31,16 @@ async def event_provenance(
     """Return what an event replaced, and where the snapshot's trees hold it; None for an event that may not be seen.
 
     Returns:
-        `replaces`: the visible events that it replaced, the newest first; `path`: the topics of time that hold it, from
-        the top down, empty where no tree holds it; `subjects`: the subjects that hold its leaf, best first.
+        `replaces`: the visible ones of the newest hundred events that it replaced, newest first; `path`: the topics of
+        time that hold it, from the top down, empty where no tree holds it; `subjects`: the subjects that hold its leaf,
+        best first.
     """
     tenant = snapshot.tenant
     row = await connection.fetchrow(sql("events.by_id"), tenant, event_id)
     is_withdrawn = row is not None and row["reason"] not in (None, "restored", "superseded")
     if row is None or is_withdrawn or not snapshot.masks.sees(row["participants"]):
         return None
-    replaced = await connection.fetch(sql("retrieval.replaced_by"), tenant, row["event_seq"], LATER_WITHDRAWALS)
+    replaced = await connection.fetch(sql("retrieval.replaced_by"), tenant, row["event_seq"])
     path: Path = ()
     subjects: list[Json] = []
     shown_path: list[Json] = []
@@ -70,36 +64,18 @@ async def older_states(
 ) -> Mapping[int, list[Json]]:
     """Return, by event, the visible events that it replaced, and those that these replaced in their turn; newest first.
 
-    Only what the newest withdrawals of the events' own scopes say counts; an event that replaced nothing is left out.
+    At most `MOST_OLDER` of each; an event that replaced nothing is left out.
     """
+    rows = await connection.fetch(sql("retrieval.older"), snapshot.tenant, list(event_seqs), MOST_OLDER)
+    older_seqs = sorted({row["event_seq"] for row in rows})
     visible = snapshot.visible.ids.tolist()
-    rows = await connection.fetch(sql("events.texts"), snapshot.tenant, list(event_seqs), visible)
-    scopes = sorted({row["scope_id"] for row in rows})
-    said = await connection.fetch(sql("retrieval.said_of_scopes"), snapshot.tenant, scopes, NEWEST_WITHDRAWALS)
-    newest = {row["event_seq"]: row for row in reversed(said)}  # of each event the last one said remains
-    replaced_by: dict[int, list[int]] = {}
-    for seq, row in newest.items():
-        if row["reason"] == "superseded" and row["superseded_by"] is not None:
-            replaced_by.setdefault(row["superseded_by"], []).append(seq)
-    chains = {row["event_seq"]: _chain(replaced_by, row["event_seq"]) for row in rows}
-    wanted = sorted({seq for chain in chains.values() for seq in chain})
-    if not wanted:
-        return {}
-    found = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, wanted, visible)
-    old_of = {row["event_seq"]: _brief(row) for row in found if not row["internal"]}
-    states = {seq: [old_of[old] for old in chain if old in old_of] for seq, chain in chains.items()}
-    return {seq: olds for seq, olds in states.items() if olds}
-
-
-def _chain(replaced_by: Mapping[int, Sequence[int]], event_seq: int) -> list[int]:
-    """Return what an event replaced, directly and in turn, the newest first."""
-    chain: set[int] = set()
-    waiting = [event_seq]
-    while waiting and len(chain) < MOST_OLDER:
-        further = [old for old in replaced_by.get(waiting.pop(), ()) if old not in chain and old != event_seq]
-        chain.update(further)
-        waiting += further
-    return sorted(chain, reverse=True)[:MOST_OLDER]
+    found = await connection.fetch(sql("events.by_seqs"), snapshot.tenant, older_seqs, visible)
+    brief_of = {row["event_seq"]: _brief(row) for row in found if not row["internal"]}
+    states: dict[int, list[Json]] = {}
+    for row in rows:
+        if row["event_seq"] in brief_of:
+            states.setdefault(row["newer_seq"], []).append(brief_of[row["event_seq"]])
+    return states
 
 
 def _brief(row: asyncpg.Record) -> Json:

@@ -123,7 +123,15 @@ COMMENT ON TABLE myria.withdrawn IS 'What withdrawals say of events, folded from
 COMMENT ON COLUMN myria.withdrawn.superseded_by IS 'The event that replaced it, where there is one.';
 COMMENT ON COLUMN myria.withdrawn.xid IS 'The appending transaction, as in events.';
 CREATE INDEX withdrawn_by ON myria.withdrawn (tenant_id, by_event_seq) INCLUDE (scope_id, event_seq);
+CREATE INDEX withdrawn_successor ON myria.withdrawn (tenant_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX withdrawn_scope ON myria.withdrawn (tenant_id, scope_id, by_event_seq) INCLUDE (event_seq);
+
+CREATE VIEW myria.replaced_events WITH (security_invoker) AS
+SELECT w.tenant_id, w.superseded_by, w.event_seq
+FROM myria.withdrawn w
+WHERE w.superseded_by IS NOT NULL AND w.reason = 'superseded' AND w.by_event_seq = (
+    SELECT max(x.by_event_seq) FROM myria.withdrawn x WHERE x.tenant_id = w.tenant_id AND x.event_seq = w.event_seq);
+COMMENT ON VIEW myria.replaced_events IS 'What is superseded, each with the event that replaced it: as its newest withdrawal says.';
 
 CREATE TYPE myria.new_event AS (
     event_id text, scope_id bigint, occurred_at timestamptz, channel text, type text, context_id text,

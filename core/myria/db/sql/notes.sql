@@ -200,25 +200,19 @@ WHERE c.steps > 0 AND (n.live OR n.reason = 'superseded')
 ORDER BY c.steps;
 
 -- name: replaced_notes
--- The other notes that one ($2) replaced, the newest first: of the first $4 withdrawals after each of its versions ($3).
+-- The other notes that one ($2) replaced by some of its versions ($3): the newest hundred.
 SELECT DISTINCT ON (e.event_seq, old.payload->'note'->>'id')
        old.payload->'note'->>'id' AS note_id, old.payload->>'text' AS text, s.participants
 FROM unnest($3::text[]) AS version
 CROSS JOIN LATERAL (SELECT x.event_seq FROM myria.events x WHERE x.tenant_id = $1 AND x.event_id = version OFFSET 0) e
 CROSS JOIN LATERAL (
-    SELECT w.event_seq, w.superseded_by FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.by_event_seq > e.event_seq
-    ORDER BY w.by_event_seq LIMIT $4
-) later
-CROSS JOIN LATERAL (
-    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.event_seq = later.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
-) newest
-CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = later.event_seq OFFSET 0) old
+    SELECT r.event_seq FROM myria.replaced_events r WHERE r.tenant_id = $1 AND r.superseded_by = e.event_seq OFFSET 0
+) replaced
+CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = replaced.event_seq OFFSET 0) old
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = old.scope_id
-WHERE later.superseded_by = e.event_seq AND newest.reason = 'superseded' AND newest.superseded_by = e.event_seq
-  AND old.type = 'myria.note' AND old.payload->'note'->>'id' <> $2
-ORDER BY e.event_seq DESC, old.payload->'note'->>'id', old.event_seq DESC;
+WHERE old.type = 'myria.note' AND old.payload->'note'->>'id' <> $2
+ORDER BY e.event_seq DESC, old.payload->'note'->>'id', old.event_seq DESC
+LIMIT 100;
 
 -- name: counted
 -- Live notes of visible scopes, as many as a look may cost.

@@ -117,33 +117,36 @@ LEFT JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = successor.scope_id
 WHERE newest.reason = 'superseded';
 
 -- name: replaced_by
--- What an event replaced, and whose that is, the newest first: of the first $3 withdrawals after the event.
+-- What an event replaced, and whose that is: the newest hundred.
 SELECT e.event_id, e.occurred_at, e.utc_offset, e.payload, s.participants
 FROM (
-    SELECT w.event_seq, w.superseded_by FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.by_event_seq > $2
-    ORDER BY w.by_event_seq LIMIT $3
-) later
-CROSS JOIN LATERAL (
-    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.event_seq = later.event_seq
-    ORDER BY w.by_event_seq DESC LIMIT 1
-) newest
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = later.event_seq
+    SELECT r.event_seq FROM myria.replaced_events r
+    WHERE r.tenant_id = $1 AND r.superseded_by = $2
+    ORDER BY r.event_seq DESC LIMIT 100
+) old
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = old.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
-WHERE later.superseded_by = $2 AND newest.reason = 'superseded' AND newest.superseded_by = $2
-ORDER BY later.event_seq DESC;
+ORDER BY old.event_seq DESC;
 
--- name: said_of_scopes
--- What the newest $3 withdrawals of each scope say, the newest first.
-SELECT w.event_seq, w.reason, w.superseded_by
-FROM unnest($2::bigint[]) AS visible
+-- name: older
+-- What each of some events replaced, and what that replaced in its turn, at most $3 of each, the nearest. (OFFSET 0: look
+-- each up by its key.)
+SELECT newer.event_seq AS newer_seq, older.event_seq
+FROM unnest($2::bigint[]) AS newer (event_seq)
 CROSS JOIN LATERAL (
-    SELECT x.event_seq, x.by_event_seq, x.reason, x.superseded_by FROM myria.withdrawn x
-    WHERE x.tenant_id = $1 AND x.scope_id = visible
-    ORDER BY x.by_event_seq DESC LIMIT $3
-) w
-ORDER BY w.by_event_seq DESC;
+    WITH RECURSIVE chain AS (
+        SELECT newer.event_seq
+        UNION
+        SELECT old.event_seq
+        FROM chain
+        CROSS JOIN LATERAL (
+            SELECT r.event_seq FROM myria.replaced_events r
+            WHERE r.tenant_id = $1 AND r.superseded_by = chain.event_seq OFFSET 0
+        ) old
+    )
+    SELECT c.event_seq FROM chain c WHERE c.event_seq <> newer.event_seq LIMIT $3
+) older
+ORDER BY newer.event_seq, older.event_seq DESC;
 
 -- name: driver
 -- Of the participants who ask, the one with the fewest scopes, and how many these are: every visible scope is one of

@@ -59,13 +59,11 @@ ORDER BY h.note_id, m.event_seq;
 -- name: replaced
 -- The events that one ($2) has superseded, of which nothing else became since, and that nobody has said again.
 SELECT e.event_id, e.scope_id, e.occurred_at, s.participants
-FROM myria.withdrawn w
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
+FROM (SELECT r.event_seq FROM myria.replaced_events r WHERE r.tenant_id = $1 AND r.superseded_by = $2 OFFSET 0) replaced
+CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = replaced.event_seq OFFSET 0) e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
-LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = w.event_seq
-WHERE w.tenant_id = $1 AND w.superseded_by = $2 AND w.reason = 'superseded' AND w.by_event_seq > $2
-  AND w.by_event_seq = (SELECT max(x.by_event_seq) FROM myria.withdrawn x WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq)
-  AND NOT EXISTS (SELECT FROM myria.notes k
+LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = e.event_seq
+WHERE NOT EXISTS (SELECT FROM myria.notes k
                   WHERE k.tenant_id = $1 AND k.scope_id = n.scope_id AND k.digest = n.digest AND k.live
                     AND k.event_seq <> $2 AND k.kind NOT IN ('episodic', 'session', 'entity'))
 ORDER BY e.event_seq;
