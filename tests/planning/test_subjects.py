@@ -378,15 +378,19 @@ async def test_a_record_that_was_cut_says_when_it_does_not_suffice() -> None:
 
 
 async def test_the_latest_state_stands_first() -> None:
-    """A subject's summary begins with what was said last, and goes back from there."""
-    units = units_of(talks(5, 12, words=("violin",)))
+    """A subject's summary begins with what was said last, and goes back from there, past what says the same."""
+    said = ["The violin is in Braga.", "The violin is at home.", "The violin is in Porto.", "The violin is in Porto."]
+    units = units_of(talk_of(zip(("Ana", "Bo", "Ana", "Bo"), said, strict=True)))
     update = await full(units)
     subject = next(node for node in update.nodes if node.is_unit)
     leaves: list[Node] = [placed.leaf for unit in units for placed in unit]
     newest = max(leaves, key=lambda leaf: leaf.last_at)
     assert subject.summary.startswith("Latest, on ")
     assert subject.last_at == newest.last_at
-    assert " Before: " in subject.summary
+    assert subject.summary == (
+        "Latest, on 11 January 1970: Bo: “The violin is in Porto.” "
+        "Before: on 4 January 1970: Bo: “The violin is at home.”"
+    )
 
 
 async def test_a_state_says_what_names_its_subject() -> None:

@@ -34,6 +34,7 @@ from myria.topics.phrases import (
     without_overlap,
 )
 from myria.topics.prose import reads_as_prose
+from myria.topics.quoting import quoted
 
 LABEL_CHARACTERS = 120
 LEAF_SUMMARY_CHARACTERS = 400
@@ -145,7 +146,7 @@ class UnitReading:
                 label=clip(capitalised(label), LABEL_CHARACTERS),
                 summary=_join_summary(
                     _who_talked_when(speakers, len(events), span_text(first, last)),
-                    [quoted(events[quote.position].speaker, quote.text) for quote in newest_first],
+                    [self._quoted(index, quote, is_dated=_is_of_days(first, last)) for quote in newest_first],
                     LEAF_SUMMARY_CHARACTERS,
                 ),
                 metadata=_metadata(
@@ -189,18 +190,29 @@ class UnitReading:
             (-leaf.quotes[0].score, index) for index, leaf in enumerate(self.leaf_descriptions) if leaf.quotes
         )
         newest_first = sorted((index for _, index in quotes[:_SENTENCES]), reverse=True)
+        is_dated = _is_of_days(merged.first_at, merged.last_at)
         return Description(
             label=clip(capitalised(label), LABEL_CHARACTERS),
             summary=_join_summary(
                 merged.head(),
-                [self._quote_of(index, self.leaf_descriptions[index].quotes[0]) for index in newest_first],
+                [
+                    self._quoted(index, self.leaf_descriptions[index].quotes[0], is_dated=is_dated)
+                    for index in newest_first
+                ],
                 INTERNAL_SUMMARY_CHARACTERS,
             ),
             metadata=merged.metadata(units=1, subjects=[(subject, merged.events)] if subject else merged.subjects),
         )
 
-    def _quote_of(self, leaf: int, quote: Quote) -> str:
-        return quoted(self._leaves[leaf][quote.position].speaker, quote.text)
+    def _quoted(self, leaf: int, quote: Quote, *, is_dated: bool) -> str:
+        """Return a quote of a leaf as a summary has it, with its day where the summary is about several."""
+        event = self._leaves[leaf][quote.position]
+        return quoted(
+            _speaker_name(event.speaker),
+            quote.text,
+            most=SENTENCE_CHARACTERS,
+            at=event.timestamp if is_dated else None,
+        )
 
     def _shared_name(self) -> str:
         """Return the best name among phrases that several leaves say; "" where there is none."""
@@ -280,15 +292,13 @@ def describe_group(children: Sequence[Outline], *, level: int) -> Description:
     quotes = [_dated_quote(child) for child in newest_first if child.said]
     return Description(
         label=clip(f"{group_name}: {subjects}" if subjects else group_name, LABEL_CHARACTERS),
-        summary=_join_summary(
-            f"{speakers}: {period}" if speakers else period, quotes[:_SENTENCES], INTERNAL_SUMMARY_CHARACTERS
-        ),
+        summary=_join_summary(f"{speakers}: {period}" if speakers else period, quotes, INTERNAL_SUMMARY_CHARACTERS),
         metadata=merged.metadata(units=units),
     )
 
 
 def _dated_quote(child: Outline) -> str:
-    """Return the quote of a child of a group, with the day before it; a child that is a group has the day already."""
+    """Return the quote of a child of a group, with the day before it; that of several days has its day already."""
     return child.said if child.said.startswith(_ON_DAY) else f"{_ON_DAY}{date_text(child.last_at)}: {child.said}"
 
 
@@ -366,12 +376,6 @@ def most_named(weighed: Iterable[Weighed], most: int) -> list[Weighed]:
     return _heaviest(sums.items(), most)
 
 
-def quoted(speaker: str | None, sentence: str) -> str:
-    """Return a sentence as a summary quotes it, with who said it where that is known."""
-    text = f"“{clip(sentence, SENTENCE_CHARACTERS)}”"
-    return f"{_speaker_name(speaker)}: {text}" if speaker else text
-
-
 def hint_title(hint: str) -> str:
     """Return a hint as a title shows it, initials in capitals; "" for one that is no word (a number, an id)."""
     text = clip(clean(hint.lstrip("#").replace("_", " ")), NAME_CHARACTERS)
@@ -431,6 +435,11 @@ def _main_speakers(speakers: Sequence[Weighed]) -> str:
     return people(shown)
 
 
+def _is_of_days(first: int, last: int) -> bool:
+    """Tell whether a span of time holds more than one day, in UTC."""
+    return date_text(first) != date_text(last)
+
+
 def _who_and_when(events: Sequence[PlanEvent], speakers: Sequence[Weighed], first: int) -> str:
     kinds = [clip(clean(event.type.replace("_", " ")), NAME_CHARACTERS) for event in events if event.type]
     return _with_moment(_main_speakers(speakers) or (kinds[0] if kinds else ""), first)
@@ -441,11 +450,19 @@ def _with_moment(who: str, first: int) -> str:
 
 
 def _join_summary(head: str, sentences: Iterable[str], limit: int) -> str:
-    """Join a summary's first sentence and those of the others that fit into `limit` characters whole."""
+    """Join a summary's first sentence and the first others that fit into `limit` characters whole.
+
+    One that quotes the words of another, by whomever and whenever they were said, is left out.
+    """
     text = clip(head, limit)
+    told: set[str] = set()
     for sentence in sentences:
-        if len(text) + 1 + len(sentence) <= limit:
+        words = sentence.partition("“")[2] or sentence
+        if words not in told and len(text) + 1 + len(sentence) <= limit:
             text = f"{text} {sentence}"
+            told.add(words)
+        if len(told) == _SENTENCES:
+            break
     return text
 
 

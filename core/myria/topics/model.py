@@ -11,7 +11,6 @@ The ladder numbers a node's height; a parent's number is always greater than its
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -19,15 +18,13 @@ from typing import Any, Literal, Protocol
 
 from myria.text import TextWords, words_in
 from myria.topics.lines import clip
+from myria.topics.quoting import quotes_of
 
 NodeType = Literal["leaf_topic", "internal_topic", "subject"]
 LEAF: NodeType = "leaf_topic"
 INTERNAL: NodeType = "internal_topic"
 SUBJECT: NodeType = "subject"
 """A node of the second hierarchy: a subject, a division of a large one, or a group of subjects."""
-
-_QUOTE = re.compile("(?:On [^:“”]+: )?(?:[^“”:.!?]{1,40}: )?“[^“”]+”")
-"""A quote in a summary, with its speaker and, in the summary of a group, its day."""
 
 _QUOTE_CHARACTERS = 200
 
@@ -220,7 +217,8 @@ class Outline(NodeBase):
     hints: tuple[tuple[str, int], ...]
     subjects: tuple[tuple[str, int], ...]
     said: str
-    """The first quote of the node's summary, with its speaker; the whole summary if a model wrote it."""
+    """The first quote of the node's summary, with its speaker, and its day where the talk lasted for several; the whole
+    summary if a model wrote it."""
 
     language: str
 
@@ -306,5 +304,5 @@ def _pairs(value: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
 def _first_quote(node: Node) -> str:
     if node.metadata.get("written_by"):
         return clip(node.summary, _QUOTE_CHARACTERS)
-    quote = _QUOTE.search(node.summary)
-    return quote.group().strip() if quote else ""
+    quotes = quotes_of(node.summary)
+    return quotes[0].dated if quotes else ""

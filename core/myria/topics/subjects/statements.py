@@ -7,7 +7,6 @@ violin went to the luthier in Porto!" does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,12 +14,10 @@ from functools import lru_cache
 from myria.text import is_stopword, terms
 from myria.text.common_words import plain_terms, weak_terms
 from myria.text.kinds import members_of
-from myria.topics.lines import clip
 from myria.topics.model import Node
 from myria.topics.phrases import key_of
+from myria.topics.quoting import Quoted, quotes_of
 from myria.topics.wording import GREETINGS, is_function_word
-
-STATE_CHARACTERS = 200
 
 _REMEMBERED = 4_096
 """Leaf summaries whose statements are cached: a leaf is described in up to three subjects and their divisions."""
@@ -31,19 +28,15 @@ _WEAK, _PLAIN, _TELLING = 1, 2, 4
 _LEAST_CONTENT = 4
 """What a statement must say beside the subject: one telling word, or several others."""
 
-_QUOTE = re.compile("(?:(?<=[.!?…”]) ([^“”.!?:]{1,40}): )?“([^“”]+)”")
-"""A quote with its speaker; group 1 is the speaker, group 2 the words."""
-
 _QUESTION_MARKS = ("?", "？", "؟")
 _EXCLAMATIONS = ("!", "！", "!…")
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A statement: its speaker ("" where unknown), its words, and the terms of these."""
+    """A statement as a summary quotes it, and the terms of its words."""
 
-    speaker: str
-    words: str
+    quote: Quoted
     terms: frozenset[str]
 
     def names(self, key: str) -> bool:
@@ -56,20 +49,20 @@ class Told:
         An exclamation must weigh one more.
         """
         content = sum(map(_weight, self.terms.difference(key.split(" "))))
-        return content if content >= _LEAST_CONTENT + self.words.endswith(_EXCLAMATIONS) else 0
+        return content if content >= _LEAST_CONTENT + self.quote.words.endswith(_EXCLAMATIONS) else 0
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def told_by(summary: str) -> tuple[Told, ...]:
     """Return the statements that a leaf's summary quotes, in its order, without questions."""
     return tuple(
-        Told(quote[1] or "", quote[2], frozenset(terms(quote[2].removesuffix("…"))))
-        for quote in _QUOTE.finditer(summary)
-        if not quote[2].endswith(_QUESTION_MARKS)
+        Told(quote, frozenset(terms(quote.words.removesuffix("…"))))
+        for quote in quotes_of(summary)
+        if not quote.words.endswith(_QUESTION_MARKS)
     )
 
 
-def state_of(keys: Sequence[str], leaf: Node) -> str | None:
+def state_of(keys: Sequence[str], leaf: Node) -> Quoted | None:
     """Return what a leaf's summary says about the first of the keys that it says anything about; None if about none.
 
     Of several statements about that key it is the one that says the most about it.
@@ -83,8 +76,7 @@ def state_of(keys: Sequence[str], leaf: Node) -> str | None:
         )
         best = max(candidates, key=lambda statement: statement.content(key), default=None)
         if best is not None and best.content(key):
-            text = f"{best.speaker}: “{best.words}”" if best.speaker else f"“{best.words}”"
-            return clip(text, STATE_CHARACTERS)
+            return best.quote
     return None
 
 

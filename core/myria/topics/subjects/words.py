@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -19,6 +20,7 @@ from myria.topics.describe import LABEL_CHARACTERS, hint_title, main_language, m
 from myria.topics.lines import capitalised, clip, counted
 from myria.topics.model import Description, Node
 from myria.topics.phrases import key_of
+from myria.topics.quoting import BEFORE, LATEST, SPOKEN_OF, clip_quote, quotes_of
 from myria.topics.subjects.statements import state_of
 
 _SUBJECT_CHARACTERS = 480
@@ -31,7 +33,10 @@ _KIND_NOUNS = {"live": "home"}
 _MOST_KEPT = 3
 """Most phrases and speakers in the metadata, from which the nodes above are described."""
 
-_LATEST, _BEFORE, _NO_STATE = "Latest, ", " Before: ", "Spoken of "
+_STATE_CHARACTERS = 200
+"""Most characters of a state: only a model's summary quotes longer ones."""
+
+_NO_STATE = "Spoken of "
 _BY_TIME = attrgetter("last_at", "key_timestamp", "key_digest")
 
 
@@ -71,7 +76,11 @@ def describe_index(children: Sequence[Node]) -> Description:
 
 def latest_of(summary: str) -> str:
     """Return the part of a subject's summary about its latest state: all before the earlier state."""
-    return summary.partition(_BEFORE)[0]
+    at = summary.find(BEFORE)
+    # What somebody said may hold these words, too.
+    while at >= 0 and summary.count("“", 0, at) > summary.count("”", 0, at):
+        at = summary.find(BEFORE, at + 1)
+    return summary if at < 0 else summary[:at]
 
 
 def _period(children: Sequence[Node]) -> str:
@@ -121,32 +130,70 @@ def _state_summary(keys: Sequence[str], children: Sequence[Node], most: int) -> 
     state, the summary adds when the subject was last spoken of; if no leaf tells one, it says only when that was.
     """
     newest_first = sorted(children, key=_BY_TIME, reverse=True)
-    states: list[str] = []
-    announcement = ""
+    today = f"on {date_text(newest_first[0].last_at)}"
+    states: list[_State] = []
+    announced: _State | None = None
+    spoken_of = ""
     for node in newest_first:
-        if not node.is_leaf:
-            summary = latest_of(node.summary)
-            if summary.startswith(_LATEST):
-                states.append(summary.removeprefix(_LATEST))
-            elif not summary.startswith(_NO_STATE):
-                announcement = announcement or f" {summary}"
-        elif (state := state_of(keys, node)) is None or any(state in known for known in states):
+        state = _state_of(keys, node, now=newest_first[0].last_at)
+        if state is None or any(state.repeats(known) for known in (*states, announced) if known is not None):
             continue
-        elif (holds_from := holds_later(state, at=node.last_at, now=newest_first[0].last_at)) is None:
-            day_said, day_spoken = date_text(node.last_at), date_text(newest_first[0].last_at)
-            needs_no_note = states or announcement or day_said == day_spoken
-            states.append(f"on {day_said}: {state}" + ("" if needs_no_note else f" Last spoken of on {day_spoken}."))
-        else:
-            announcement = announcement or f" From {date_text(holds_from * DAY_US)}: {state}"
+        if state.is_announced:
+            announced = announced or state
+            continue
+        if not states and announced is None and state.day not in ("", today):
+            spoken_of = f"{SPOKEN_OF}{today}."
+        states.append(state)
         if len(states) > 1:
             break
-    if announcement and not states:
-        return clip(announcement.strip(), most)
+    announcement = "" if announced is None else announced.text
     if not states:
-        return f"{_NO_STATE}{_period(children)}."
-    latest = clip(f"{_LATEST}{states[0]}{announcement}", most)
-    before = "".join(f"{_BEFORE}{state}" for state in states[1:])
+        return clip_quote(announcement, most) if announced else f"{_NO_STATE}{_period(children)}."
+    latest = clip_quote(f"{LATEST}{states[0].text}{spoken_of}{' ' if announced else ''}{announcement}", most)
+    before = "".join(f"{BEFORE}{state.text}" for state in states[1:])
     return latest + before if len(latest) + len(before) <= most else latest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _State:
+    """A state that a leaf or a division tells: what a summary says of it, and the words of its quote.
+
+    `day` is when a leaf tells it ("on 8 May 2023"), "" for a division, which says that itself.
+    """
+
+    text: str
+    words: str
+    day: str = ""
+    is_announced: bool = False
+
+    def repeats(self, other: _State) -> bool:
+        """Tell whether both quote the same words, whoever says them and wherever they are cut."""
+        words, others = self.words.rstrip("…"), other.words.rstrip("…")
+        return words.startswith(others) or others.startswith(words)
+
+
+def _state_of(keys: Sequence[str], node: Node, *, now: int) -> _State | None:
+    """Return the state that a leaf or a division tells of a subject, None if it tells none.
+
+    Args:
+        now: what holds only after that is announced; in microseconds since 1970 UTC.
+    """
+    if not node.is_leaf:
+        latest = latest_of(node.summary)
+        quotes = quotes_of(latest)
+        if not quotes:
+            return None
+        text = latest.removeprefix(LATEST)
+        return _State(text=text, words=quotes[0].words, is_announced=text == latest)
+    quote = state_of(keys, node)
+    if quote is None:
+        return None
+    said = clip_quote(quote.said, _STATE_CHARACTERS)
+    holds_from = holds_later(said, at=node.last_at, now=now)
+    if holds_from is not None:
+        return _State(text=f"From {date_text(holds_from * DAY_US)}: {said}", words=quote.words, is_announced=True)
+    day = (quote.day or f"on {date_text(node.last_at)}").replace("On ", "on ", 1)
+    return _State(text=f"{day}: {said}", words=quote.words, day=day)
 
 
 def _metadata(children: Sequence[Node], names: Sequence[str]) -> dict[str, Any]:
