@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from myria_server.console.fields import number_of
+from myria_server.console.gists import gist_of
 from myria_server.console.rendering import told_apart
 from myria_server.console.topics import in_reading_order
 from tests.console.conftest import Browser, elements, text_of
@@ -58,6 +59,42 @@ async def test_what_is_true_now_stands_before_what_it_replaced(
     newest_first = said.partition("What was said, newest first")[2]
     assert newest_first.index("Sunday") < newest_first.index("4 hundred") < newest_first.index("2 hundred")
     assert "Friday" not in newest_first
+
+
+def test_a_gist_is_the_latest_state_and_apart_from_it_what_was_before() -> None:
+    """Each with who said it and when; no quote is cut, and what a model wrote in its own words stays as it is."""
+    told = gist_of(
+        "Latest, on 16 March 2026: Jo: “It moved: Bremen is full.” Last spoken of on 17 March 2026. "
+        "Before: on 3 March 2026: Al: “Open: the test.”"
+    )
+    assert [(quoted.day, quoted.said) for quoted in told.now] == [
+        ("on 16 March 2026", "Jo: “It moved: Bremen is full.”")
+    ]
+    assert [(quoted.day, quoted.said) for quoted in told.before] == [("on 3 March 2026", "Al: “Open: the test.”")]
+    assert told.is_state
+    assert told.about == "Last spoken of on 17 March 2026."
+    talk = gist_of("Jo and Al, 3 March 2026, 13:30–13:34 UTC. Al: “Yes.” Jo: “No.”")
+    assert [quoted.said for quoted in talk.now] == ["Al: “Yes.”", "Jo: “No.”"]
+    assert talk.about == "Jo and Al, 3 March 2026, 13:30–13:34 UTC."
+    assert not talk.is_state
+    own_words = "They agree that the “old” test is over."
+    assert gist_of(own_words).about == own_words
+    assert gist_of("word " * 100).about == "word " * 59 + "word …"
+
+
+async def test_topics_are_listed_by_their_latest_state(served: Served, browser: Browser, database: Database) -> None:
+    """What it replaced is folded: it is often the latest state of another topic."""
+    for day, place in ((1, "in Braga"), (5, "at the luthier in Porto, where it gets two strings and a bridge " * 2)):
+        for minute in range(3):
+            text = f"The violin is {place.strip()}."
+            at = f"2026-03-{day:02}T10:{minute:02}:00Z"
+            await _append(served, 10 * day + minute, text, timestamp=at, context_id=f"talk{day}")
+    await builds.build(database)
+    page = await browser.get("/console/topics", **{"as": "user_42"})
+    listed = page.text.partition("Violin")[2].partition("</li>")[0]
+    assert listed.index("at the luthier in Porto") < listed.index("<details") < listed.index("in Braga")
+    assert "latest, on 5 March 2026" in text_of(listed)
+    assert "6 events in which exactly these 2 took part" in text_of(page.text)
 
 
 async def test_a_long_topic_comes_in_pages(served: Served, browser: Browser, database: Database) -> None:

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from myria.builds.snapshots import MOST_NEWER
+from myria_server.console.gists import gist_of
 from myria_server.console.visitors import PREFIX
 
 STATIC = {
@@ -90,7 +91,9 @@ def _environment() -> Environment:
     )
     environment.globals.update(prefix=PREFIX, static=static_address, most_newer=MOST_NEWER)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
-    environment.filters.update(told_apart=told_apart, marked=_marked, in_percent=in_percent, signed=_signed)
+    environment.filters.update(
+        told_apart=told_apart, marked=_marked, in_percent=in_percent, signed=_signed, gist=gist_of
+    )
     return environment
 
 

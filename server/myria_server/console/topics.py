@@ -13,7 +13,6 @@ from myria.builds import browse
 from myria.db.database import Connection
 from myria.errors import SnapshotNotFound
 from myria.memory import Memory
-from myria.topics.subjects.words import latest_of
 from myria_server.console import timeline
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import number_of
@@ -68,7 +67,6 @@ class TopicPages:
             "states": [(node, older[node["event_seq"]]) for node in inside if node["event_seq"] in older]
             if is_history
             else [],
-            "latest": latest_of(shown["summary"]) if shown["node_type"] == "subject" else None,
             "marks": _marks(inside),
             "next_cursor": tree["next_cursor"] if is_history else None,
             "is_cut": not is_history and len(inside) < max(shown["counts"]["children"], 1),
