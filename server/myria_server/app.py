@@ -231,7 +231,7 @@ def build_app(
         # Pages may call the tools of every profile, whatever the MCP endpoints offer.
         every_tool = replace(settings, mcp=replace(mcp, profiles=get_args(Profile)))
         toolboxes = {
-            api_name: Toolbox(memory, every_tool, metrics, api=api_name, journal=journal, answers=answers)
+            api_name: Toolbox(memory, every_tool, metrics, api=api_name, journal=journal, answers=answers, is_use=False)
             for api_name in served
         }
         console = _console(

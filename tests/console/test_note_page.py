@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from myria.memory import Memory
 from myria_server.console.wording import differences
 from tests.console.conftest import Browser, elements, text_of
 from tests.server.wire import Served, call, event, headers
@@ -150,9 +151,22 @@ async def test_notes_are_filtered(served: Served, browser: Browser, field: str, 
     assert ("The glaze is red" in said) == (field == "as")
 
 
-async def test_what_was_said_leads_to_its_event(served: Served, browser: Browser) -> None:
-    """A search finds what was said in conversations too; that opens as an event and not as a note."""
+async def test_notes_are_listed_alone(served: Served, browser: Browser) -> None:
+    """The page of notes lists what agents keep on purpose, and not what was said in conversations."""
     await served.call("append_event", {**event("k", text="Rosa drinks tea at four"), "participants": ["agent", "me"]})
-    page = await browser.get("/console/notes", q="Rosa tea")
-    address = next(a["href"] for tag, a in elements(page.text) if tag == "a" and "/events/" in (a.get("href") or ""))
-    assert "Rosa drinks tea" in text_of((await browser.get(address or "")).text)
+    await _remember(served, "Rosa drinks no coffee")
+    for search in ({}, {"q": "Rosa drinks"}):
+        said = text_of((await browser.get("/console/notes", **search)).text)
+        assert "no coffee" in said
+        assert "at four" not in said
+
+
+async def test_looking_at_notes_is_no_use(memory: Memory, served: Served, browser: Browser) -> None:
+    """Whoever looks at notes in the console keeps none of them alive: only programs that find one use it."""
+    note_id = await _remember(served, "Rosa drinks no coffee")
+    for _ in range(3):
+        await browser.get("/console/notes")
+        await browser.get("/console/notes", q="coffee")
+        await browser.get("/console/people/one", name="agent")
+    await memory.usage.write()
+    assert "Used not yet" in text_of((await browser.get(f"/console/notes/{note_id}")).text)

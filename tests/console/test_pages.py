@@ -140,7 +140,7 @@ async def test_topics_come_in_pages(served: Served, browser: Browser, database: 
     seen: list[str] = []
     page = await browser.get("/console/topics", **{"as": "ada"})
     while True:
-        seen += [who for who in people if f"ada, {who}" in text_of(page.text)]
+        seen += [who for who in people if f"ada , {who}" in text_of(page.text)]
         more = [a["href"] for _, a in elements(page.text) if "after=" in (a.get("href") or "")]
         if not more:
             break
@@ -281,3 +281,18 @@ async def test_the_part_that_answers_has_its_own_heading(served: Served, browser
     assert text_of(part.text).startswith("Answer")
     newest = await browser.client.get("/console/ask", params={"as": "user_42"}, headers={"hx-target": "answer"})
     assert text_of(newest.text).startswith("Newest")
+
+
+async def test_an_answer_may_be_of_some_types_and_of_internal_events(served: Served, browser: Browser) -> None:
+    """A question may ask for events of some types alone, and for those that are internal."""
+    for number, (kind, is_internal) in enumerate((("message", False), ("tool_result", False), ("trace", True))):
+        made = {**event(f"k{number}", text=f"the kiln is {kind}"), "type": kind, "internal": is_internal}
+        assert not (await served.call("append_event", made)).is_error
+    asked = {"q": "kiln", "as": "user_42"}
+    for fields, found in (
+        ({}, {"message", "tool_result"}),
+        ({"types": "tool_result"}, {"tool_result"}),
+        ({"types": " message , trace ", "internal": "on"}, {"message", "trace"}),
+    ):
+        said = text_of((await browser.get("/console/ask", **asked, **fields)).text)
+        assert {kind for kind in ("message", "tool_result", "trace") if f"the kiln is {kind}" in said} == found

@@ -308,11 +308,13 @@ def output_schema(tool: Tool) -> Json:
     return copy.deepcopy(schema_of_any(tool.answer, tuple(others)))
 
 
-def runner_of(api: ApiName, memory: Memory, settings: Settings, counters: turns.TurnCounters) -> Runner:
-    """Return what runs the tools of an API."""
+def runner_of(
+    api: ApiName, memory: Memory, settings: Settings, counters: turns.TurnCounters, *, is_use: bool
+) -> Runner:
+    """Return what runs the tools of an API; `is_use`: whether a note that is found counts as used."""
     match api:
         case "agent":
-            return agent_calls.runner(memory, settings)
+            return agent_calls.runner(memory, settings, is_use=is_use)
         case "turns":
             return turns.runner(memory, settings, counters)
         case "rest":

@@ -27,6 +27,7 @@ from myria.errors import (
     MethodNotAllowed,
     MyriaError,
     PathNotFound,
+    RoleRequired,
 )
 from myria.memory import Memory
 from myria.settings import Settings
@@ -49,6 +50,7 @@ from myria_server.console import (
 from myria_server.console import settings as settings_page
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.names import PICKERS, names_offered
+from myria_server.console.navigation import open_to
 from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
 from myria_server.console.signing_in import CALLBACK, IssuerSignIn
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
@@ -66,6 +68,8 @@ MAX_QUERY_BYTES = 8_000
 
 MAX_NAMES_CHARACTERS = 600
 """Characters of all names as whom an address asks: every link of a page repeats them."""
+
+_NOTHING = "A program's key for appending opens no page here. Sign out, and in with a key that may read or administer."
 
 _MOST_FIELDS = 100
 _SEE_OTHER = 303
@@ -121,26 +125,26 @@ class Console:
         self._review = memory.review
         self._app = Starlette(
             routes=[
-                Route(PREFIX, _to_start),
-                Route(PREFIX + "/", _to_start),
+                Route(PREFIX, self._start),
+                Route(PREFIX + "/", self._start),
                 Route(PREFIX + "/static/{name}", _static),
                 Route(PREFIX + "/sign-in", self._sign_in, methods=["GET", "POST"]),
                 Route(PREFIX + "/sign-in/with/{name}", self._begin_sign_in),
                 Route(PREFIX + CALLBACK, self._finish_sign_in),
                 Route(PREFIX + "/sign-out", self._acting(self._sign_out), methods=["POST"]),
-                Route(PREFIX + "/ask", self._viewing(ask.AskPages(memory).view)),
-                Route(PREFIX + "/events/{event_id}", self._viewing(events.EventPages(memory).event)),
-                Route(PREFIX + "/events/{event_id}/forget", self._viewing(events.confirm_forgetting)),
+                Route(PREFIX + "/ask", self._reading(ask.AskPages(memory).view)),
+                Route(PREFIX + "/events/{event_id}", self._reading(events.EventPages(memory).event)),
+                Route(PREFIX + "/events/{event_id}/forget", self._reading(events.confirm_forgetting)),
                 Route(PREFIX + "/events/{event_id}/forget", self._acting(events.forget), methods=["POST"]),
                 Route(PREFIX + "/events/{event_id}/restore", self._acting(events.restore), methods=["POST"]),
-                Route(PREFIX + "/topics", self._viewing(topics.TopicPages(memory).overview)),
-                Route(PREFIX + "/topics/{topic_id}", self._viewing(topics.TopicPages(memory).topic)),
-                Route(PREFIX + "/notes", self._viewing(notes.overview)),
+                Route(PREFIX + "/topics", self._reading(topics.TopicPages(memory).overview)),
+                Route(PREFIX + "/topics/{topic_id}", self._reading(topics.TopicPages(memory).topic)),
+                Route(PREFIX + "/notes", self._reading(notes.overview)),
                 Route(PREFIX + "/notes/restore", self._acting(notes.restore), methods=["POST"]),
-                Route(PREFIX + "/notes/{note_id}", self._viewing(notes.NotePages(memory, settings).note)),
-                Route(PREFIX + "/notes/{note_id}/forget", self._viewing(notes.confirm_forgetting)),
+                Route(PREFIX + "/notes/{note_id}", self._reading(notes.NotePages(memory, settings).note)),
+                Route(PREFIX + "/notes/{note_id}/forget", self._reading(notes.confirm_forgetting)),
                 Route(PREFIX + "/notes/{note_id}/forget", self._acting(notes.forget), methods=["POST"]),
-                Route(PREFIX + "/people", self._viewing(people.PeoplePages(memory).overview)),
+                Route(PREFIX + "/people", self._reading(people.PeoplePages(memory).overview)),
                 Route(PREFIX + "/people/one", self._viewing(remembering.person)),
                 Route(PREFIX + "/people/export", self._viewing(remembering.export)),
                 Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",))),
@@ -201,6 +205,17 @@ class Console:
             toolboxes=self._toolboxes,
             address_of=lambda: self._limiter.address(request.scope),
         )
+
+    def _reading(self, view: View) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a page that is read as somebody; a visitor who must say as whom is asked first."""
+
+        async def view_as_somebody(desk: Desk, request: Request) -> tuple[str, Values] | Response:
+            if not desk.needs_name or request.headers.get("hx-request") == "true":
+                return await view(desk, request)
+            kept = [(field, value) for field, value in request.query_params.multi_items() if field != "as"]
+            return "ask_as.html", {"patterns": desk.principal.may_ask, "kept": kept}
+
+        return self._viewing(view_as_somebody)
 
     def _viewing(self, view: View, roles: Sequence[Role] = ("read",)) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a page, for visitors with one of these roles."""
@@ -295,8 +310,11 @@ class Console:
 
     def _frame(self, desk: Desk, request: Request) -> Values:
         """Return the values that the frame of every page needs."""
+        sections = open_to(desk.principal)
         return {
             "desk": desk,
+            "sections": sections,
+            "opens": [section.place for section in sections],
             # Every link repeats them, so a page that refuses too many holds none.
             "names": desk.names if _are_short(desk.names) else (),
             "path": request.url.path,
@@ -341,6 +359,17 @@ class Console:
             "issuers": [] if self._issuer_sign_in is None else self._issuer_sign_in.names,
         }
         return page("sign_in.html", values, status=200 if error is None else error.http_status)
+
+    async def _start(self, request: Request) -> Response:
+        """Lead to the first page that a visitor may open."""
+        try:
+            desk = await self._desk(request)
+        except MyriaError as error:
+            return self._refused(request, error)
+        sections = open_to(desk.principal)
+        if not sections:
+            return self._problem(RoleRequired.code, _NOTHING, RoleRequired.http_status, desk, request)
+        return RedirectResponse(PREFIX + sections[0].place, _SEE_OTHER)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page that asks for a key; on POST check the key and begin a session."""
@@ -424,10 +453,6 @@ def _need_short_address(desk: Desk, request: Request) -> None:
         raise InvalidArgument(message, field="as")
 
 
-async def _to_start(_request: Request) -> Response:
-    return RedirectResponse(PREFIX + "/ask", _SEE_OTHER)
-
-
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
@@ -471,7 +496,7 @@ def _local(address: str) -> str:
         url = URL(address)
         return _place(url.path + (f"?{url.query}" if url.query else ""))
     except ValueError:  # a browser sends no such header
-        return PREFIX + "/ask"
+        return PREFIX + "/"
 
 
 def _place(text: str | None) -> str:
@@ -479,5 +504,5 @@ def _place(text: str | None) -> str:
     # Browsers read a backslash as a slash, and resolve dots, also escaped ones.
     path = unquote((text or "").partition("?")[0])
     if text is None or not path.startswith(PREFIX + "/") or ".." in path or "\\" in text or not text.isprintable():
-        return PREFIX + "/ask"
+        return PREFIX + "/"
     return text

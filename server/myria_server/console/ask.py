@@ -34,16 +34,15 @@ class AskPages:
         chosen_view = parameters.get("view", "")
         chosen_view = chosen_view if chosen_view in VIEWS else "best"
         question = parameters.get("q", "").strip()
-        if desk.principal.may_ask and not desk.names and request.headers.get("hx-request") != "true":
-            # Such a key asks for nobody by itself: whoever signs in with it begins here.
-            return "ask_as.html", {"question": question, "patterns": desk.principal.may_ask}
         selection: dict[str, Any] = {
             "since": moment_of(parameters.get("since")),
             "until": moment_of(parameters.get("until")),
             "channel": parameters.get("channel", "").strip(),
             "context_id": parameters.get("context", "").strip(),
+            "types": [kind for part in parameters.get("types", "").split(",") if (kind := part.strip())],
             "order": parameters.get("order", ""),
             "include_superseded": parameters.get("superseded") == "on",
+            "include_internal": parameters.get("internal") == "on",
         }
         expected = parameters.get("expected", "").strip()
         is_explained = parameters.get("why") == "on" or bool(expected)
@@ -87,8 +86,10 @@ class AskPages:
                 "until": selection["until"],
                 "channel": selection["channel"],
                 "context": selection["context_id"],
+                "types": ", ".join(selection["types"]),
                 "order": selection["order"],
                 "superseded": "on" if selection["include_superseded"] else "",
+                "internal": "on" if selection["include_internal"] else "",
                 "tokens": parameters.get("tokens", ""),
                 "why": "on" if is_explained else "",
                 "expected": expected,

@@ -52,6 +52,32 @@ class Desk:
         return canonical_participants(list(self.names)) if self.names else None
 
     @property
+    def needs_name(self) -> bool:
+        """Whether the visitor's key speaks for many, and the page's address does not say for whom."""
+        return bool(self.principal.may_ask) and not self.names
+
+    @property
+    def agent(self) -> str | None:
+        """The agent as which the visitor reads notes: the first that it names, as notes are read as one at a time.
+
+        None for the notes that all agents of its key share; names of the key itself, and of everybody, mean these.
+
+        Raises:
+            InvalidParticipants: a name that no event can have.
+        """
+        shared = self.principal.own or self.principal.fallback
+        return next((name for name in self.names if canonical_participants([name])[0] not in shared), None)
+
+    def names_that_see(self, participants: Sequence[str]) -> Sequence[str] | None:
+        """Return as whom to ask, beside oneself, for what a group shares: as now, or as one of it; None if nobody."""
+        principal = self.principal
+        if not set(principal.own).issubset(participants):
+            return None
+        if (self.names or not (principal.may_ask or principal.anyone)) and set(self.names).issubset(participants):
+            return self.names
+        return next(([name] for name in participants if principal.may_name(name)), None)
+
+    @property
     def is_admin(self) -> bool:
         """Whether the visitor administers: only then a page shows what is about every group of people."""
         return "admin" in self.principal.roles and "admin" in self.principal.faces
@@ -108,6 +134,5 @@ class Desk:
 
 
 def _error_of(content: Json) -> Json:
-    """Return the error of an answer whose contract has another form."""
-    code = content.get("code") or content.get("error")
-    return {"code": str(code or "error"), "message": str(content.get("message") or code or "refused")}
+    """Return the error of an answer in the form of the agents' contract."""
+    return {"code": str(content.get("code", "error")), "message": str(content.get("error", "refused"))}

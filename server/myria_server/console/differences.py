@@ -81,6 +81,7 @@ class DifferencePages:
             if any(map(_is_neutral, (line for one in scopes for line in one.entries)))
             else None,
             "scopes": scopes,
+            "seen_as": {one.scope_id: desk.names_that_see(one.participants) for one in scopes},
             "shown": shown,
             "what": WHAT,
             "event_ids": event_ids,

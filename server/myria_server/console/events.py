@@ -104,9 +104,7 @@ async def _note_of(desk: Desk, event: Json) -> Json | None:
     note: Json = {"id": fields["id"], "version": fields.get("version"), "is_open": False}
     if desk.may("fragment_history"):
         try:
-            history = await desk.call(
-                "fragment_history", agentId=desk.names[0] if desk.names else None, id=fields["id"], format="json"
-            )
+            history = await desk.call("fragment_history", agentId=desk.agent, id=fields["id"], format="json")
         except ToolRefused:
             return note
         note |= {"is_open": True, "current": history["current"]["version"]}

@@ -8,7 +8,7 @@ from myria.access.principal import Principal
 from myria.memory import Memory
 from myria.search.people import names_beginning, names_beside
 
-PICKERS = frozenset({"ask.html", "topics.html", "timeline.html", "people.html", "notes.html"})
+PICKERS = frozenset({"ask.html", "ask_as.html", "topics.html", "timeline.html", "people.html", "notes.html"})
 """Templates of pages on which a visitor chooses as whom to ask."""
 
 _OFFERED = 100

@@ -56,9 +56,9 @@ _FROM: Mapping[str, str] = {
 """What a link says of the note to which it leads."""
 
 
-def _agent(desk: Desk) -> str | None:
-    """Return the agent as which the visitor asks: the agent's API knows one at a time."""
-    return desk.names[0] if desk.names else None
+def _names(desk: Desk) -> Sequence[str]:
+    """Return the names that links of a page of notes repeat."""
+    return desk.names if desk.agent is None else [desk.agent]
 
 
 async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
@@ -72,15 +72,18 @@ async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]
     }
     answer = await desk.call(
         "recall",
-        agentId=_agent(desk),
+        agentId=desk.agent,
         pageSize=_PAGE,
         tokenBudget=_TOKENS,
         cursor=parameters.get("cursor"),
         includeKeywords=True,
+        minImportance=0.0,  # of all that is remembered only notes
         **search,
     )
-    stats = await desk.call("memory_stats", agentId=_agent(desk))
+    stats = await desk.call("memory_stats", agentId=desk.agent)
     return "notes.html", {
+        "names": _names(desk),
+        "other_names": [name for name in desk.names if name not in _names(desk)],
         "search": search,
         "kinds": KINDS,
         "notes": answer["fragments"],
@@ -103,7 +106,7 @@ class NotePages:
         """Show a note: what it says now, its versions, what it replaced, its links and its feedback."""
         desk.principal.need_api("agent")
         tenant = desk.principal.tenant
-        may_see = self._who_acts(desk.principal, _agent(desk)).masks.sees
+        may_see = self._who_acts(desk.principal, desk.agent).masks.sees
         note_id = await self._memory.note_id(tenant, request.path_params["note_id"])
         stands = await standing(self._memory.database, tenant, note_id, may_see=may_see)
         # Links of a replaced note are left out, as everywhere.
@@ -111,6 +114,7 @@ class NotePages:
         upto = number_of(request.query_params.get("upto"), default=0)
         versions, further = await asyncio.to_thread(_versions, stands, upto if isinstance(upto, int) else 0)
         return "note.html", {
+            "names": _names(desk),
             "note": note_json(note_id, stands.versions[0].note, version=stands.versions[0].version),
             "stands": stands,
             "kept_at": to_rfc3339(stands.versions[0].at),
@@ -213,7 +217,7 @@ async def confirm_forgetting(desk: Desk, request: Request) -> tuple[str, Mapping
     """Show what forgetting a note takes away, and ask once."""
     note_id = request.path_params["note_id"]
     preview = await _forgetting(desk, note_id, dryRun=True)
-    return "forget.html", {"note_id": note_id, "preview": preview}
+    return "forget.html", {"names": _names(desk), "note_id": note_id, "preview": preview}
 
 
 async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
@@ -221,7 +225,7 @@ async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     note_id = request.path_params["note_id"]
     answer = await _forgetting(desk, note_id, force=form.get("force") == "on" or None)
     done = "forgotten" if answer["deleted"] else "protected"
-    return query("/notes", desk.names, done=done, note=note_id)
+    return query("/notes", _names(desk), done=done, note=note_id)
 
 
 async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json:
@@ -230,7 +234,7 @@ async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json:
     Raises:
         ToolRefused: there is no such note for the visitor.
     """
-    answer = await desk.call("forget", agentId=_agent(desk), id=note_id, **arguments)
+    answer = await desk.call("forget", agentId=desk.agent, id=note_id, **arguments)
     if "code" in answer:
         raise ToolRefused({"code": answer["code"], "message": answer["error"]}, NoteNotFound.http_status)
     return answer
@@ -238,8 +242,8 @@ async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json:
 
 async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str:
     """Bring a forgotten note back, or a forgotten event, by its id."""
-    answer = await desk.call("restore", agentId=_agent(desk), id=form.get("note", "").strip())
+    answer = await desk.call("restore", agentId=desk.agent, id=form.get("note", "").strip())
     restored_id = str(answer["id"])
     if restored_id.startswith(_EVENT):
         return query(f"/events/{restored_id}", desk.names)
-    return query(f"/notes/{restored_id}", desk.names, done="restored")
+    return query(f"/notes/{restored_id}", _names(desk), done="restored")

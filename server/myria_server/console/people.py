@@ -96,8 +96,10 @@ def is_agent(name: str) -> bool:
 
 
 async def confirm_erasure(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show what erasing everything of a participant removes, and ask once."""
+    """Show what erasing everything of a participant removes, and ask once; without a name, ask for one."""
     name = request.query_params.get("name", "")
+    if not name.strip():
+        return "erase_whom.html", {}
     shared = "remove" if request.query_params.get("shared") == "remove" else "keep"
     preview = await desk.call("preview_erasure", of_participants=[name], shared=shared)
     return "erase.html", {"name": name, "shared": shared, "preview": preview}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
+from itertools import accumulate
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -58,6 +59,9 @@ _LONGEST_SHOWN = 20_000
 _LONGEST_IN_LIST = 1_000
 """The same of a text that stands in a list beside others, and has a page of its own."""
 
+_MOST_BYTES_OF_ONE = 5
+"""Bytes of HTML that one character takes at most: as `&#39;`."""
+
 
 def page(name: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
     """Return the page, or the part of a page, that a template makes of some values."""
@@ -92,7 +96,12 @@ def _environment() -> Environment:
     environment.globals.update(prefix=PREFIX, static=static_address, most_newer=MOST_NEWER)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
-        told_apart=told_apart, marked=_marked, in_percent=in_percent, signed=_signed, gist=gist_of
+        told_apart=told_apart,
+        marked=_marked,
+        listed=_listed,
+        in_percent=in_percent,
+        signed=_signed,
+        gist=gist_of,
     )
     return environment
 
@@ -114,15 +123,29 @@ def _shown(value: Any, longest: int = _LONGEST_SHOWN) -> Markup:
     `<bdi>` keeps marks of direction in it from turning what follows.
     """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    room = _room(text, longest)
     cut = Markup("")
-    if len(text) > longest:
-        cut = Markup('<span class="cut"> … {} more characters</span>').format(_number(len(text) - longest))
-    return Markup("<bdi>{}</bdi>{}").format(text[:longest], cut)
+    if len(text) > room:
+        cut = Markup('<span class="cut"> … {} more characters</span>').format(_number(len(text) - room))
+    return Markup("<bdi>{}</bdi>{}").format(text[:room], cut)
+
+
+def _room(text: str, longest: int) -> int:
+    """Return how many characters of a text are shown: `longest`, or fewer that take twice as many bytes of HTML."""
+    if len(text) * _MOST_BYTES_OF_ONE <= 2 * longest:
+        return len(text)
+    sizes = accumulate(len(escape(character).encode()) for character in text[:longest])
+    return sum(size <= 2 * longest for size in sizes)
 
 
 def _brief(value: Any) -> Markup:
     """Return a text of somebody else's as `_shown` does, short enough for a list of many."""
     return _shown(value, _LONGEST_IN_LIST)
+
+
+def _listed(names: Iterable[str], between: str = ", ") -> Markup:
+    """Return names of others as `_shown` does, each by itself: one written from right to left turns no other."""
+    return escape(between).join(map(_shown, names))
 
 
 def _marked(text: str) -> Markup:
@@ -137,7 +160,8 @@ def _marked(text: str) -> Markup:
 def _pretty(value: Any) -> Markup:
     """Return a JSON value, readable, as text."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    return Markup("<bdi>{}</bdi>").format(escape(text[:_LONGEST_SHOWN]) + (" …" if len(text) > _LONGEST_SHOWN else ""))
+    room = _room(text, _LONGEST_SHOWN)
+    return Markup("<bdi>{}</bdi>").format(text[:room] + (" …" if len(text) > room else ""))
 
 
 def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[str]:

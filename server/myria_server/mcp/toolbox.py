@@ -54,6 +54,7 @@ class Toolbox:
     Args:
         journal: where acts, refused attempts and calls are noted.
         answers: bounds the answers of the whole process; None: bounds those of this toolbox alone.
+        is_use: whether a note that is found counts as used; looking at a memory is no use of it.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Toolbox:
         api: ApiName = "core",
         journal: Journal | None = None,
         answers: Answers | None = None,
+        is_use: bool = True,
     ) -> None:
         self.api = api
         self.answers = answers or Answers.within(settings)
@@ -79,7 +81,7 @@ class Toolbox:
         self._zone = settings.service.zone
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and api in tool.apis)
-        self._run = runner_of(api, memory, settings, metrics)
+        self._run = runner_of(api, memory, settings, metrics, is_use=is_use)
         self._tools = {name: tool for tool in TOOLS for name in (tool.name, tool.dotted(), tool.plain())}
         """All tools by every name of theirs, offered here or not."""
 

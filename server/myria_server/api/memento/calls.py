@@ -35,9 +35,13 @@ def refused(error: MyriaError) -> Json:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentCall(ApiCall):
-    """A call, as whom it acts, and by which names its caller gave notes (`given`, by their ids)."""
+    """A call, as whom it acts, and by which names its caller gave notes (`given`, by their ids).
+
+    `is_use`: whether a note that is found counts as used.
+    """
 
     who: Acting
+    is_use: bool
     given: dict[str, str] = field(default_factory=dict)
 
     async def note_id(self, name: str) -> str:
@@ -68,7 +72,7 @@ def who_acts(settings: Settings) -> WhoActs:
     )
 
 
-def runner(memory: Memory, settings: Settings) -> Runner:
+def runner(memory: Memory, settings: Settings, *, is_use: bool) -> Runner:
     """Return what runs the tools of this API; one that changes notes needs the right to append to their channel."""
     who_of = who_acts(settings)
 
@@ -76,7 +80,7 @@ def runner(memory: Memory, settings: Settings) -> Runner:
         if changes:
             principal.need_channel(NOTE_CHANNEL)
         who = who_of(principal, request.agentId)
-        call = AgentCall(memory=memory, settings=settings, principal=principal, who=who)
+        call = AgentCall(memory=memory, settings=settings, principal=principal, who=who, is_use=is_use)
         try:
             content, text = await handler(call, request)
         except NoteNotFound as error:

@@ -61,7 +61,8 @@ async def recall(call: AgentCall, request: RecallInput) -> Answered:
         content = _fit_answer(fragments, request.tokenBudget, page, meta=meta, shape=shape)
     found_ids = {fragment.note_id for fragment in fragments}
     used_ids = [item["id"] for item in content["fragments"] if item["id"] in found_ids]
-    memory.usage.count(call.tenant, used_ids, query.now)
+    if call.is_use:
+        memory.usage.count(call.tenant, used_ids, query.now)
     text = text_by_subject(fragments, page.subjects, token_counter(), request.tokenBudget, query.sought).text
     return content, text or _empty_text(request, query, has_fragments=bool(fragments))
 
