@@ -58,12 +58,12 @@ def note(log: Journal, principal: Principal, **more: Any) -> None:
 
 
 async def test_every_act_on_keys_and_tenants_is_written_down(control: Pool) -> None:
-    """With who did it, in the order in which it was done, and never a secret."""
+    """With who did it and why, in the order in which it was done, and never a secret."""
     store = AccessStore(control, actor="cli:root")
     await store.create_tenant("team")
     made, _ = await store.create_key(NewKey(name="k", tenant="team", own=("ada",)))
-    newer, _ = await store.rotate_key(made.key_id, overlap_s=60)
-    await store.revoke_key(newer.key_id)
+    newer, _ = await store.rotate_key(made.key_id, overlap_s=60, reason="a new laptop")
+    await store.revoke_key(newer.key_id, reason="stolen")
     await store.revoke_key(newer.key_id)  # again: no act, and no second entry
     await store.suspend_tenant("team", "unpaid")
     await store.resume_tenant("team")
@@ -79,6 +79,8 @@ async def test_every_act_on_keys_and_tenants_is_written_down(control: Pool) -> N
     assert {(entry["kind"], entry["actor"], entry["outcome"]) for entry in written} == {("act", "cli:root", "ok")}
     assert written[1]["details"]["as"] == ["ada"]
     assert written[2]["details"]["new_key"] == newer.key_id
+    reasons = [entry["details"].get("reason") for entry in written]
+    assert reasons == [None, None, "a new laptop", "stolen", "unpaid", None]
     text = repr(written)
     assert made.text not in text
     assert made.text.rpartition("_")[2] not in text

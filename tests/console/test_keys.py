@@ -170,7 +170,10 @@ async def test_revoking_ends_sessions_at_once(served: Served, browser: Browser, 
         if page.url.path == "/console/sign-in":
             break
     assert page.url.path == "/console/sign-in"
-    assert "stolen" in (await browser.get("/console/audit", q="key.revoke")).text
+    assert f"/console/audit?q={key_id}" in done.text
+    said = text_of((await browser.get("/console/audit", q=key_id)).text)
+    assert "key.revoke stolen" in said
+    assert "127.0.0.1" in said
     again = await browser.submit(confirm, f"/console/keys/{key_id}/revoke")
     assert again.status_code == 200
     assert (await store.key(key_id))["state"] == "revoked"
@@ -229,8 +232,11 @@ async def test_an_administrator_may_replace_and_revoke_its_own_key(
     assert done.url.path == "/console/sign-in"
 
 
-async def test_a_grant_is_listed_and_ended(served: Served, browser: Browser, store: AccessStore) -> None:
-    """What a program was allowed is shown with its key; ended, its token is refused."""
+async def test_a_grant_is_listed_and_ended(
+    served: Served, browser: Browser, store: AccessStore, database: Database
+) -> None:
+    """What a program was allowed is shown with its key; ended, its token is refused, and the audit says by whom, from
+    where and why, once."""
     admin = await make_text(store, **ADMIN)
     text = await make_text(store, "user:7", name="the laptop")
     client = await client_id(served)
@@ -240,11 +246,29 @@ async def test_a_grant_is_listed_and_ended(served: Served, browser: Browser, sto
     assert "Editor" in text_of(listed.text)
     assert "the laptop" in text_of(listed.text)
     path = re.findall(r"/console/keys/grants/[0-9a-f-]{36}", listed.text)[0]
-    done = await browser.submit(await browser.get(path), path)
-    assert "Ended" in text_of(done.text)
+    form = await browser.get(path)
+    for _ in range(2):
+        done = await browser.submit(form, path, {"reason": "the laptop was stolen"})
+        assert "Ended" in text_of(done.text)
     (grant,) = await store.grants("default")
     assert grant["state"] == "ended"
-    assert grant["ended_reason"] == "revoked by key:" + admin.split("_")[1]
+    actor = "key:" + admin.split("_")[1]
+    assert grant["ended_reason"] == "revoked by " + actor
+    async with Pool(database.operator_dsn) as pool:
+        (noted,) = [entry for entry in await entries(pool, "default", 100) if entry["action"] == "grant.revoke"]
+    assert (noted["actor"], noted["address"], noted["target"]) == (actor, "127.0.0.1", grant["grant_id"])
+    assert noted["details"] == {
+        "key_id": text.split("_")[1],
+        "client_id": client,
+        "client": "Editor",
+        "scopes": grant["scopes"],
+        "reason": "the laptop was stolen",
+    }
+    link = f"/console/audit?q={grant['grant_id']}"
+    assert link in done.text
+    said = text_of((await browser.get(link)).text)
+    assert "grant.revoke the laptop was stolen" in said
+    assert "127.0.0.1" in said
     bearer = {"authorization": f"Bearer {issued['access_token']}", "content-type": "application/json"}
     for _ in range(100):
         answer = await served.client.post("/mcp", content=b"{}", headers=bearer)
@@ -322,7 +346,7 @@ async def test_without_a_proof_the_database_gives_and_changes_nothing(
                 await refused
         (grant,) = await store.grants("default")
         with pytest.raises(CredentialInvalid):
-            await keys.end_grant(proof, grant["grant_id"])
+            await keys.end_grant(proof, grant["grant_id"], reason="", address=None)
     foreign = proof_of(await make_text(store, tenant="other", **ADMIN), "other")
     with pytest.raises(KeyNotFound):
         await keys.revoke_key(foreign, key_id, reason="", address=None)

@@ -83,8 +83,11 @@ def test_the_commands_list_show_and_revoke(database: Database, monkeypatch: pyte
     assert (grant["state"], grant["last_used_at"]) == ("waiting", None)
     assert "Editor" in call("grant", "list", "--dsn", database.dsn).out
     assert call("grant", "show", grant["grant_id"], *place).json == grant
-    ended = call("grant", "revoke", grant["grant_id"], *place).json
+    ended = call("grant", "revoke", grant["grant_id"], "--reason", "it is gone", *place).json
     assert (ended["state"], ended["ended_reason"][:14]) == ("ended", "revoked by cli")
+    (revoked, *_) = call("audit", "--access", *place).json["access"]
+    assert (revoked["action"], revoked["target"]) == ("grant.revoke", grant["grant_id"])
+    assert (revoked["details"]["client"], revoked["details"]["reason"]) == ("Editor", "it is gone")
     for wrong in ("nothing", "6f1c0b52-5ae4-4c3b-9b5b-000000000000"):
         for verb in ("show", "revoke"):
             refused = call("grant", verb, wrong, "--dsn", database.dsn)

@@ -21,6 +21,7 @@ from myria_cli.options import Options, command
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's public id.")]
 GrantId = Annotated[str, typer.Argument(metavar="GRANT_ID", help="The grant's id, as `myria grant list` shows it.")]
+Reason = Annotated[str | None, typer.Option(help="Why, for the record.")]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Of every tenant, not only --tenant.")]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -164,6 +165,7 @@ async def rotate(
     key_id: KeyId,
     *,
     overlap: Annotated[str, typer.Option(metavar="DURATION", help="How long the old key stays good.")] = "1h",
+    reason: Reason = None,
 ) -> None:
     """Make a new key that may do the same, and let the old one end after an overlap.
 
@@ -171,15 +173,16 @@ async def rotate(
         myria key rotate 7hk2m9xq4abc --overlap 24h
     """
     async with access_store(options) as store:
-        made, shown = await store.rotate_key(_key_id_of(key_id), overlap_s=parse_duration(overlap, "overlap"))
+        overlap_s = parse_duration(overlap, "overlap")
+        made, shown = await store.rotate_key(_key_id_of(key_id), overlap_s=overlap_s, reason=reason)
     _hand_over(options, made, shown)
 
 
 @command(key, "revoke")
-async def revoke(options: Options, key_id: KeyId) -> None:
+async def revoke(options: Options, key_id: KeyId, *, reason: Reason = None) -> None:
     """End a key: within a second no process accepts it any more."""
     async with access_store(options) as store:
-        shown = await store.revoke_key(_key_id_of(key_id))
+        shown = await store.revoke_key(_key_id_of(key_id), reason=reason)
     options.answer(shown, console.fields(shown), f"the key {shown['key_id']} is revoked")
 
 
@@ -211,10 +214,10 @@ async def show_grant(options: Options, grant_id: GrantId) -> None:
 
 
 @command(grant, "revoke")
-async def revoke_grant(options: Options, grant_id: GrantId) -> None:
+async def revoke_grant(options: Options, grant_id: GrantId, *, reason: Reason = None) -> None:
     """End a grant with all its tokens: within a second no process accepts them any more. The key stays good."""
     async with access_store(options) as store:
-        ended = await store.revoke_grant(grant_id)
+        ended = await store.revoke_grant(grant_id, reason=reason)
     options.answer(ended, console.fields(ended), f"the grant {grant_id} has ended")
 
 

@@ -165,13 +165,15 @@ class TenantKeys:
             raise _no_grant(grant_id)
         return found[0]
 
-    async def end_grant(self, proof: Proof, grant_id: str) -> None:
+    async def end_grant(self, proof: Proof, grant_id: str, *, reason: str, address: str | None) -> None:
         """End a grant and all its tokens; a second call changes nothing.
 
         Raises:
             GrantNotFound: the tenant has none of this id.
         """
-        outcome = await self._change("administered.end_grant", proof, _grant_id(grant_id))
+        outcome = await self._change(
+            "administered.end_grant", proof, _grant_id(grant_id), _checked_reason(reason), address
+        )
         if outcome == "none":
             raise _no_grant(grant_id)
 

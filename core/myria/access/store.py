@@ -271,7 +271,7 @@ class AccessStore:
             )
         return await self.key(made.key_id), False
 
-    async def rotate_key(self, key_id: str, *, overlap_s: float) -> tuple[MadeKey, Json]:
+    async def rotate_key(self, key_id: str, *, overlap_s: float, reason: str | None = None) -> tuple[MadeKey, Json]:
         """Replace a key by one of the same rights and lifetime; the old key ends after `overlap_s` seconds.
 
         Raises:
@@ -281,6 +281,7 @@ class AccessStore:
         made = make_key()
         overlap_s = max(0.0, overlap_s)
         check_storable(key_id, "key_id")
+        check_storable(reason, "reason")
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("access.hold_key"), key_id)
             old = await connection.fetchrow(sql("access.keys"), None, key_id)
@@ -296,19 +297,26 @@ class AccessStore:
             rotation = (key_id, made.key_id, made.digest, self._actor, overlap_s)
             await connection.execute(sql("access.rotate_key"), *rotation)
             await self._write_act(
-                connection, old["tenant"], "key.rotate", key_id, new_key=made.key_id, overlap_s=overlap_s
+                connection,
+                old["tenant"],
+                "key.rotate",
+                key_id,
+                new_key=made.key_id,
+                overlap_s=overlap_s,
+                **_why(reason),
             )
         return made, await self.key(made.key_id)
 
-    async def revoke_key(self, key_id: str) -> Json:
+    async def revoke_key(self, key_id: str, *, reason: str | None = None) -> Json:
         """Revoke a key; it ends on every pod within a second. A second call changes and notes nothing."""
         check_storable(key_id, "key_id")
+        check_storable(reason, "reason")
         async with self._database.write(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("access.revoke_key"), key_id)
             if row is None:
                 raise _no_key(key_id)
             if not row["was_revoked"]:
-                await self._write_act(connection, row["tenant_id"], "key.revoke", key_id)
+                await self._write_act(connection, row["tenant_id"], "key.revoke", key_id, **_why(reason))
         return await self.key(key_id)
 
     async def keys(self, tenant: str | None = None) -> list[Json]:
@@ -338,10 +346,16 @@ class AccessStore:
             raise _no_grant(grant_id)
         return _json(row)
 
-    async def revoke_grant(self, grant_id: str) -> Json:
+    async def revoke_grant(self, grant_id: str, *, reason: str | None = None) -> Json:
         """End a grant and all its tokens, on every pod within a second; an ended grant stays as it is."""
+        check_storable(reason, "reason")
         async with self._database.write(ALL_TENANTS) as connection:
-            await connection.execute(sql("oauth.end_grant"), _grant_id(grant_id), f"revoked by {self._actor}")
+            ended = await connection.fetchrow(sql("oauth.end_grant"), _grant_id(grant_id), f"revoked by {self._actor}")
+            if ended is not None:
+                details = {name: value for name, value in ended.items() if name != "tenant_id"}
+                await self._write_act(
+                    connection, ended["tenant_id"], "grant.revoke", grant_id, **details, **_why(reason)
+                )
         return await self.grant(grant_id)
 
     async def _change_tenant(self, name: str, action: str, statement: str, *values: Any, **details: Any) -> Json:
@@ -355,6 +369,11 @@ class AccessStore:
     async def _write_act(self, connection: Connection, tenant: str, action: str, target: str, **details: Any) -> None:
         act = Act(tenant=tenant, actor=self._actor, action=action, target=target, details=details)
         await write_act(connection, act)
+
+
+def _why(reason: str | None) -> Json:
+    """Return what the journal says of why somebody acted: nothing where it was not said."""
+    return {} if reason is None else {"reason": reason}
 
 
 def _checked_quota(quota: str, value: float | None) -> float | int | None:

@@ -337,13 +337,11 @@ BEGIN
     ELSE
         given := NEW;
         what := CASE WHEN TG_OP = 'INSERT' THEN 'grant.issue'
-                     WHEN NEW.ended_reason LIKE 'revoked by %' THEN 'grant.revoke' ELSE 'grant.misuse' END;
+                     WHEN NEW.ended_reason = 'revoked by the client' THEN 'grant.revoke' ELSE 'grant.misuse' END;
     END IF;
     INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, details)
     SELECT given.tenant_id, CASE WHEN what = 'grant.misuse' THEN 'refusal' ELSE 'act' END,
-           CASE WHEN what = 'grant.issue' THEN 'key:' || given.key_id
-                WHEN what = 'grant.revoke' AND given.ended_reason <> 'revoked by the client' THEN substr(given.ended_reason, 12)
-                ELSE 'client:' || given.client_id END,
+           CASE WHEN what = 'grant.issue' THEN 'key:' || given.key_id ELSE 'client:' || given.client_id END,
            what, given.grant_id::text, CASE WHEN what = 'grant.misuse' THEN 'credential_invalid' ELSE 'ok' END, given.face,
            jsonb_build_object('key_id', given.key_id, 'client_id', given.client_id,
                'client', (SELECT c.name FROM myria.oauth_clients c WHERE c.client_id = given.client_id),
@@ -351,4 +349,4 @@ BEGIN
                || CASE WHEN given.ended_reason IS NULL THEN '{}' ELSE jsonb_build_object('reason', given.ended_reason) END;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION myria.note_grant IS 'Writes what becomes of a grant into the journal of access; never a secret.';
+COMMENT ON FUNCTION myria.note_grant IS 'Writes what people and programs make of a grant into the journal of access; never a secret.';

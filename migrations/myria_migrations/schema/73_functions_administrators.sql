@@ -246,7 +246,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION myria.grants_for IS 'What programs were allowed with keys of an administrator''s tenant, newest first, or one grant.';
 
-CREATE OR REPLACE FUNCTION myria.end_grant_for(shown_key text, shown_digest bytea, wanted uuid) RETURNS text
+CREATE OR REPLACE FUNCTION myria.end_grant_for(shown_key text, shown_digest bytea, wanted uuid, why text, caller text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -258,6 +258,9 @@ BEGIN
     IF given.grant_id IS NOT NULL AND given.ended_at IS NULL THEN
         UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = 'revoked by key:' || maker.key_id
         WHERE g.tenant_id = given.tenant_id AND g.grant_id = given.grant_id;
+        PERFORM myria.note_of_administrator(maker, 'grant.revoke', given.grant_id::text, jsonb_build_object(
+            'key_id', given.key_id, 'client_id', given.client_id, 'scopes', given.scopes,
+            'client', (SELECT c.name FROM myria.oauth_clients c WHERE c.client_id = given.client_id)), why, caller);
     END IF;
     RETURN CASE WHEN given.grant_id IS NULL THEN 'none' WHEN given.ended_at IS NOT NULL THEN 'ended' ELSE 'revoked' END;
 END $$;

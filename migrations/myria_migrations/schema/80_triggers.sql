@@ -46,8 +46,10 @@ CREATE TRIGGER oauth_grants_ended AFTER UPDATE OF ended_at ON myria.oauth_grants
 CREATE TRIGGER console_sessions_ended AFTER UPDATE OF ended_at ON myria.console_sessions
     FOR EACH STATEMENT EXECUTE FUNCTION myria.move_access_epoch();
 CREATE TRIGGER note_grant AFTER INSERT ON myria.oauth_grants FOR EACH ROW EXECUTE FUNCTION myria.note_grant();
+-- An administrator or operator who ends a grant writes why and from where.
 CREATE TRIGGER note_ended_grant AFTER UPDATE OF ended_at ON myria.oauth_grants
-    FOR EACH ROW WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION myria.note_grant();
+    FOR EACH ROW WHEN (OLD.ended_at IS NULL AND (NEW.ended_reason = 'revoked by the client' OR NEW.ended_reason NOT LIKE 'revoked by %'))
+    EXECUTE FUNCTION myria.note_grant();
 
 CREATE TRIGGER count_rewritten AFTER UPDATE OF payload ON myria.events
     FOR EACH ROW EXECUTE FUNCTION myria.count_rewritten();

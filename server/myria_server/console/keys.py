@@ -130,9 +130,10 @@ class KeyPages:
         """Show what a program may do, and ask once whether that should end."""
         return "grant_end.html", {"grant": await self._keys.grant(_proof(desk), request.path_params["grant_id"])}
 
-    async def end_grant(self, desk: Desk, request: Request, _form: Mapping[str, str]) -> str:
+    async def end_grant(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
         """End what a program was allowed, with all its tokens."""
-        await self._keys.end_grant(_proof(desk), request.path_params["grant_id"])
+        grant_id = request.path_params["grant_id"]
+        await self._keys.end_grant(_proof(desk), grant_id, reason=form.get("reason", ""), address=desk.address_of())
         return f"{PREFIX}/keys/grants?done=ended"
 
 

@@ -16,4 +16,4 @@ SELECT myria.revoke_key_for($1, $2, $3, $4, $5);
 SELECT * FROM myria.grants_for($1, $2, $3, $4, $5);
 
 -- name: end_grant
-SELECT myria.end_grant_for($1, $2, $3);
+SELECT myria.end_grant_for($1, $2, $3, $4, $5);

@@ -33,5 +33,8 @@ WHERE ($1::text IS NULL OR g.tenant_id = $1) AND ($2::uuid IS NULL OR g.grant_id
 ORDER BY g.tenant_id, g.created_at, g.grant_id;
 
 -- name: end_grant
--- A grant ends with all its tokens.
-UPDATE myria.oauth_grants SET ended_at = clock_timestamp(), ended_reason = $2 WHERE grant_id = $1 AND ended_at IS NULL;
+-- A grant ends with all its tokens; what the journal says of it, or no row where it had ended.
+UPDATE myria.oauth_grants g SET ended_at = clock_timestamp(), ended_reason = $2
+FROM myria.oauth_clients c
+WHERE g.grant_id = $1 AND g.ended_at IS NULL AND c.client_id = g.client_id
+RETURNING g.tenant_id, g.key_id, g.client_id, c.name AS client, g.scopes;
