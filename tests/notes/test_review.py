@@ -6,16 +6,19 @@ import asyncio
 import io
 import time
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
 
 from myria import errors
 from myria.builds.verify import verify
+from myria.db.clock import to_microseconds
+from myria.db.queries import sql
 from myria.erasure.model import Selection
 from myria.log import transfer
 from myria.log.limits import Limits
-from myria.log.withdrawal.model import Reason
+from myria.log.withdrawal.model import Reason, ReviewDecision, Withdrawal, withdrawal_event
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.kinds import kinds_of
@@ -272,6 +275,33 @@ async def test_only_a_reviewer_brings_a_held_note_back_or_changes_it(desk: Desk)
     with pytest.raises(errors.NoteNotFound):
         await notes.restore(TENANT, kept.note_id, may_see=lambda _: False)
     assert await desk.live() == ["The kiln is blue"]
+
+
+async def test_of_two_decisions_in_one_commit_the_first_counts(desk: Desk) -> None:
+    """Appends of several callers share a commit: the later decision is refused, whatever either says."""
+    reasons: tuple[Reason, ...] = ("restored", "refused")
+    for first, second in product(reasons, repeat=2):
+        kept = await desk.remember(f"We decided on {first} before {second}")
+        async with desk.memory.database.read(TENANT) as connection:
+            row = await connection.fetchrow(sql("review.state"), TENANT, kept.note_id)
+        assert row is not None
+        decisions = [
+            withdrawal_event(
+                Withdrawal(
+                    reason=reason,
+                    events=(row["event_id"],),
+                    decision=ReviewDecision(before="held", by=by, why=""),
+                ),
+                row["participants"],
+                timestamp=to_microseconds(row["occurred_at"]),
+                source_event_key=f"review:{kept.note_id}:{by}",
+            )
+            for reason, by in ((first, "ana"), (second, "ben"))
+        ]
+        with pytest.raises(errors.NoteDecided):
+            await desk.memory.log.append_events(TENANT, decisions)
+        await desk.memory.log.append_events(TENANT, decisions[:1])
+        await desk.memory.log.append_events(TENANT, decisions[:1])  # a repeat is none
 
 
 async def test_of_two_reviewers_at_once_one_wins(desk: Desk) -> None:

@@ -48,25 +48,26 @@ class WithdrawalProjection(Projection):
             for event in events
             if (withdrawal := Withdrawal.of(orjson.loads(event.event.payload_json))) is not None
         ]
-        await _refuse_erased(connection, tenant, [withdrawal for _, withdrawal in withdrawals], importing=importing)
-        if not importing:
-            await _refuse_undecided(connection, tenant, withdrawals)
-        superseding = [(event, withdrawal) for event, withdrawal in withdrawals if withdrawal.reason == "superseded"]
-        if importing or not superseding:
+        late = [withdrawal for _, withdrawal in withdrawals if _may_be_late(withdrawal, importing=importing)]
+        named = sorted({event_id for withdrawal in late for event_id in withdrawal.events})
+        if not named:
             return
-        superseded_ids = sorted({event_id for _, withdrawal in superseding for event_id in withdrawal.events})
-        rows = {
-            row["event_id"]: row for row in await connection.fetch(sql("withdrawal.resolve"), tenant, superseded_ids)
+        state_of = {
+            row["event_id"]: dict(row) for row in await connection.fetch(sql("withdrawal.resolve"), tenant, named)
         }
-        withdrawal_by_id: dict[str, Withdrawal] = {}
-        for appended, withdrawal in superseding:
+        for appended, withdrawal in withdrawals:
             for event_id in withdrawal.events:
-                row, earlier = rows.get(event_id), withdrawal_by_id.get(event_id)
-                contradicts = earlier is not None and successor_of(earlier) != successor_of(withdrawal)
-                is_late = contradicts or (row is not None and refuses(row, withdrawal))
-                if is_late and not await is_stored(connection, tenant, appended):
-                    raise already_superseded(event_id)
-                withdrawal_by_id[event_id] = withdrawal
+                state = state_of.get(event_id)
+                if state is None:
+                    continue
+                if withdrawal.reason == "restored" and state["is_erased"]:
+                    raise _erased(event_id, importing=importing)
+                refusal = None if importing else _refusal(state, withdrawal)
+                if refusal is None:
+                    # The next withdrawal of a shared commit finds what this one makes of the event.
+                    state |= _state_after(withdrawal)
+                elif not await is_stored(connection, tenant, appended):
+                    raise refusal
 
     async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
         """Write the rows of withdrawals that were stored; see `Projection.fold`."""
@@ -74,45 +75,42 @@ class WithdrawalProjection(Projection):
         await connection.execute(sql("withdrawal.fold"), tenant, numbers)
 
 
-async def _refuse_erased(
-    connection: Connection, tenant: str, withdrawals: Sequence[Withdrawal], *, importing: bool
-) -> None:
-    """Refuse withdrawals that would restore an erased event; see `WithdrawalProjection.prepare`."""
-    restored_ids = sorted(
-        {event_id for withdrawal in withdrawals if withdrawal.reason == "restored" for event_id in withdrawal.events}
-    )
-    if not restored_ids:
-        return
-    for row in await connection.fetch(sql("withdrawal.resolve"), tenant, restored_ids):
-        if row["is_erased"]:
-            event_id = row["event_id"]
-            if importing:
-                raise errors.EventErased(f"event {event_id} was erased and is not restored", event_id=event_id)
-            raise errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
+def _may_be_late(withdrawal: Withdrawal, *, importing: bool) -> bool:
+    """Tell whether what became of its events before may refuse a withdrawal."""
+    if importing:
+        return withdrawal.reason == "restored"
+    return withdrawal.decision is not None or withdrawal.reason in ("restored", "superseded")
 
 
-async def _refuse_undecided(
-    connection: Connection, tenant: str, withdrawals: Sequence[tuple[NewEvent, Withdrawal]]
-) -> None:
-    """Refuse what only a review may decide, and a decision that another one has forestalled."""
-    deciding = [
-        (appended, withdrawal)
-        for appended, withdrawal in withdrawals
-        if withdrawal.decision is not None or withdrawal.reason == "restored"
-    ]
-    if not deciding:
-        return
-    named = sorted({event_id for _, withdrawal in deciding for event_id in withdrawal.events})
-    rows = {row["event_id"]: row for row in await connection.fetch(sql("withdrawal.resolve"), tenant, named)}
-    for appended, withdrawal in deciding:
-        for row in (rows[event_id] for event_id in withdrawal.events if event_id in rows):
-            if withdrawal.decision is None:
-                if row["decided"] in WITHHELD:
-                    raise withheld(row["event_id"], row["decided"])
-            elif not withdrawal.decision.agrees_with(row["reason"]) and not await is_stored(
-                connection, tenant, appended
-            ):
-                raise errors.NoteDecided("somebody decided about it meanwhile, or it was changed; look again")
+def _refusal(state: dict[str, Any], withdrawal: Withdrawal) -> errors.MyriaError | None:
+    """Return why a withdrawal comes too late for an event, by its state (`withdrawal.resolve`); None if it does not."""
+    if withdrawal.decision is not None:
+        if not withdrawal.decision.agrees_with(state["reason"]):
+            return errors.NoteDecided("somebody decided about it meanwhile, or it was changed; look again")
+    elif withdrawal.reason == "restored":
+        if state["decided"] in WITHHELD:
+            return withheld(state["event_id"], state["decided"])
+    elif withdrawal.reason == "superseded" and refuses(state, withdrawal):
+        return already_superseded(state["event_id"])
+    return None
+
+
+def _state_after(withdrawal: Withdrawal) -> dict[str, Any]:
+    """Return what a withdrawal changes of the state of an event that it names."""
+    state: dict[str, Any] = {
+        "reason": withdrawal.reason,
+        "successor_id": withdrawal.superseded_by,
+        "successor_key": withdrawal.superseded_by_key,
+    }
+    if withdrawal.reason in (*WITHHELD, "restored"):
+        state["decided"] = withdrawal.reason
+    return state
+
+
+def _erased(event_id: str, *, importing: bool) -> errors.MyriaError:
+    if importing:
+        return errors.EventErased(f"event {event_id} was erased and is not restored", event_id=event_id)
+    return errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
 
 
 def withheld(what: str, reason: str) -> errors.NoteHeld:
