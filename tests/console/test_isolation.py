@@ -41,6 +41,7 @@ PAGES = (
     "/people/export",
     "/people/erase",
     "/erasures/era_x",
+    "/erasures/era_x/receipt",
     "/changes",
     "/changes/diff",
     "/changes/builds",

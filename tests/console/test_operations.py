@@ -12,11 +12,15 @@ import orjson
 import pytest
 
 from myria.access.store import AccessStore
+from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError
-from myria.settings import AuthSettings, ConsoleSettings, Settings
+from myria.llm.failures import Kind, failed
+from myria.llm.waits import Work, note_outcome
+from myria.settings import AuthSettings, ConsoleSettings, EmbeddingsSettings, Settings
 from tests.console.conftest import LOCAL, WITH_KEYS, Browser, elements, text_of
 from tests.server.wire import Served, call, event, headers
 from tests.support import builds
+from tests.support.events import TENANT
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
@@ -32,6 +36,14 @@ async def _page(browser: Browser, path: str, **parameters: str) -> str:
 class TestOperations:
     """The page Operations."""
 
+    @pytest.fixture
+    def settings(self, request: pytest.FixtureRequest) -> Settings:
+        """The console is on; a test may say what makes vectors."""
+        callspec = getattr(request.node, "callspec", None)
+        is_off = callspec is not None and callspec.params["model"] == "off"
+        made = EmbeddingsSettings(model="off" if is_off else "auto")
+        return replace(LOCAL, embeddings=made)
+
     async def test_a_memory_that_is_well_says_so(self, browser: Browser) -> None:
         """Each part has its state, and versions stand below."""
         text = text_of(await _page(browser, "operations"))
@@ -40,6 +52,18 @@ class TestOperations:
         assert "Schema 0001_baseline" in text
         assert "Agents say whether an answer helped" in text
         assert "What went wrong last" not in text
+
+    @pytest.mark.parametrize("model", ["auto", "off"])
+    async def test_what_waits_for_a_model_says_so_while_it_is_used(
+        self, served: Served, browser: Browser, database: Database, model: str
+    ) -> None:
+        """Vectors wait since a moment where a model makes them; once it is switched off nothing says that they do."""
+        async with Pool(database.operator_dsn) as control:
+            for work in (Work.VECTORS, Work.RATINGS):
+                await note_outcome(control, TENANT, work, failed(Kind.TIMEOUT, "the endpoint is cold"))
+        page = text_of(await _page(browser, "operations"))
+        assert "ratings of notes wait since" in page
+        assert ("vectors of new events wait since" in page) == (model != "off")
 
     async def test_failed_builds_lead_to_their_reasons(
         self, served: Served, browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch

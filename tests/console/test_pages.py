@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from myria.builds.snapshots import Registry
+from myria.db.database import Database as Pool
+from myria.erasure.carrying import ErasureCarrier
 from myria.memory import Memory
+from myria.notes.folding import event_log
 from myria.settings import Settings
 from myria_server.console.rendering import in_percent
 from tests.console.conftest import Browser, elements, text_of
@@ -175,12 +179,16 @@ async def test_people_are_those_one_shares_something_with(served: Served, browse
     assert "tea with cora/dora" in text_of((await browser.get("/console/people/one", name="cora/dora")).text)
 
 
-async def test_an_erasure_counts_before_it_erases(served: Served, browser: Browser) -> None:
-    """The page says how many events go; the form erases exactly these, or says that there are others by now."""
+async def test_an_erasure_counts_before_it_erases(served: Served, browser: Browser, database: Database) -> None:
+    """The page shows what goes; the form erases exactly these events, or says that there are others by now.
+
+    Once it is done, its receipt can be saved.
+    """
     for number in range(3):
         await served.call("append_event", event(str(number), text=f"secret {number}", participants=["ada"]))
     confirm = await browser.get("/console/people/erase", name="ada")
     assert "Erase 3 events for good" in text_of(confirm.text)
+    assert "secret 2" in text_of(confirm.text)  # so one sees what goes
     await served.call("append_event", event("more", text="one more", participants=["ada"]))
     mistyped = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "eda"})
     assert "nothing was erased" in text_of(mistyped.text)
@@ -191,6 +199,17 @@ async def test_an_erasure_counts_before_it_erases(served: Served, browser: Brows
     assert done.url.path.startswith("/console/erasures/")
     assert "4 of 4 events" in text_of(done.text)
     assert "secret" not in text_of((await browser.get("/console/ask", **{"as": "ada"})).text)
+    early = await browser.get(f"{done.url.path}/receipt")
+    assert "is not done" in text_of(early.text)
+    async with Pool(database.operator_dsn) as control:
+        registry, log = Registry(control, Settings()), event_log(control)
+        carrier = ErasureCarrier(control, registry, log, Settings().erasure, unproved=True)
+        await carrier.look()
+        await carrier.settle()
+    assert "Save the receipt" in text_of((await browser.get(done.url.path)).text)
+    saved = await browser.get(f"{done.url.path}/receipt")
+    assert "attachment" in saved.headers["content-disposition"]
+    assert saved.json()["receipt"]["erasure_id"] == done.url.path.rpartition("/")[2]
 
 
 async def test_an_answer_says_why(served: Served, browser: Browser) -> None:

@@ -31,6 +31,7 @@ OPENED = {
     "/people/one?name={id}": "people",
     "/people/export?name={id}": "people",
     "/erasures/{id}": "erasures",
+    "/erasures/{id}/receipt": "erasures",
     "/changes/rollback?snapshot={id}": "snapshots",
     "/changes/publish?snapshot={id}": "snapshots",
     "/changes/diff?from={id}&to=active": "snapshots",

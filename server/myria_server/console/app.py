@@ -150,6 +150,7 @@ class Console:
                 Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",))),
                 Route(PREFIX + "/people/erase", self._acting(people.erase), methods=["POST"]),
                 Route(PREFIX + "/erasures/{erasure_id}", self._viewing(people.erasure, ("erase",))),
+                Route(PREFIX + "/erasures/{erasure_id}/receipt", self._viewing(people.receipt, ("erase",))),
                 Route(PREFIX + "/review", self._viewing(reviewing.overview, ("admin",))),
                 Route(PREFIX + "/review/decide", self._acting(reviewing.decide), methods=["POST"]),
                 Route(PREFIX + "/operations", self._viewing(operating.overview, ("admin",))),

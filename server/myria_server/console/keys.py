@@ -11,7 +11,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from myria.access.administered import TenantKeys
-from myria.access.principal import API_NAMES, ROLES, Proof
+from myria.access.principal import API_NAMES, ROLES, ApiName, Proof, Role
 from myria.access.secrets import key_id_of, make_key
 from myria.access.store import NewKey
 from myria.errors import CredentialMissing, InvalidArgument
@@ -33,6 +33,21 @@ LIFETIMES: Mapping[str, float | None] = {
 
 OVERLAPS: Mapping[str, float] = {"at once": 0.0, "in an hour": 3600.0, "in a day": _DAY_S, "in a week": 7 * _DAY_S}
 """When a key that is replaced ends, in seconds."""
+
+ABOUT_ROLES: Mapping[Role, str] = {
+    "append": "adds events and notes, forgets and restores",
+    "read": "sees what is remembered",
+    "admin": "steers builds, reviews notes, makes keys",
+    "erase": "removes for good what is remembered of somebody",
+}
+
+ABOUT_APIS: Mapping[ApiName, str] = {
+    "core": "events and questions, and this console",
+    "agent": "notes of agents",
+    "turns": "memory before and after each turn",
+    "rest": "memories over REST",
+    "admin": "for the roles admin and erase",
+}
 
 Page = tuple[str, Mapping[str, Any]]
 
@@ -61,6 +76,8 @@ class KeyPages:
         return "key_new.html", {
             "roles": [role for role in ROLES if role in desk.principal.roles],
             "apis": [api for api in API_NAMES if api in desk.principal.faces],
+            "about_roles": ABOUT_ROLES,
+            "about_apis": ABOUT_APIS,
             "lifetimes": [*LIFETIMES],
         }
 

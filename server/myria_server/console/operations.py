@@ -13,6 +13,7 @@ from myria.access import journal
 from myria.db.clock import rfc3339_of
 from myria.db.queries import sql
 from myria.errors import MyriaError
+from myria.llm.waits import Work
 from myria.memory import Memory
 from myria.notes.feedback import feedback_report
 from myria.settings import Settings
@@ -24,18 +25,22 @@ _REMARKS = 10
 _ERRORS = 5
 _BUILDS_LOOKED_AT = 50
 
+_WAITING = {Work.VECTORS: "vectors of new events", Work.RATINGS: "ratings of notes", Work.FACTS: "facts of turns"}
+"""What waits where a model does not answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHealth:
     """A part of the memory, how it does, and what to do where it is not well.
 
-    `state` is good, running, paused or failed, and `text` says it. `details` is a text of somebody else's. `runbook`
-    names a page of docs/runbooks.
+    `state` is good, running, paused or failed, and `text` says it, `since` a moment. `details` is a text of somebody
+    else's. `runbook` names a page of docs/runbooks.
     """
 
     name: str
     state: str
     text: str
+    since: str | None = None
     details: str | None = None
     advice: str | None = None
     runbook: str | None = None
@@ -118,11 +123,14 @@ class OperationsPages:
                 )
             )
         for work, wait in status["waits"].items():
+            if work == Work.VECTORS and self._settings.embeddings.model == "off":
+                continue  # switched off since; the builder's next clean-up forgets it
             parts.append(
                 PartHealth(
                     name="Models",
                     state="paused",
-                    text=f"{work} waits since {wait['since']}",
+                    text=f"{_WAITING[Work(work)]} wait since",
+                    since=wait["since"],
                     details=wait["reason"],
                     advice="It goes on by itself when the provider answers.",
                     runbook="MyriaAnswersDegraded",

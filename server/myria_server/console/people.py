@@ -7,22 +7,28 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import orjson
 from starlette.requests import Request
+from starlette.responses import Response
 
 from myria.access.principal import Principal
 from myria.db.clock import to_rfc3339
 from myria.errors import InvalidArgument
 from myria.log.masks import MAX_MASKS, Mask, Masks
+from myria.log.payloads import whole_text
 from myria.memory import Memory
 from myria.search.overview import Activity, Overview
 from myria.search.people import people_beside
-from myria_server.console.desk import Desk, ToolRefused
+from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of
 from myria_server.console.visitors import PREFIX
 
 _PAGE = 100
 _PAGE_OF_ANYBODY = 24
 """People on a page of everybody: they share nobody who asks, so what each sees is counted, eight at a time."""
+
+_READ = 10
+"""Events of an erasure that are shown before it."""
 
 _AGENTS = frozenset({"agent", "assistant", "bot"})
 """Words of a name by which it is an agent's."""
@@ -102,7 +108,24 @@ async def confirm_erasure(desk: Desk, request: Request) -> tuple[str, Mapping[st
         return "erase_whom.html", {}
     shared = "remove" if request.query_params.get("shared") == "remove" else "keep"
     preview = await desk.call("preview_erasure", of_participants=[name], shared=shared)
-    return "erase.html", {"name": name, "shared": shared, "preview": preview}
+    return "erase.html", {
+        "name": name,
+        "shared": shared,
+        "preview": preview,
+        "first": [await _with_words(desk, event) for event in preview["events"][:_READ]],
+    }
+
+
+async def _with_words(desk: Desk, planned: Json) -> Json:
+    """Return an event that would be erased with what it says, where the visitor may see that: the tool never tells."""
+    names = desk.names_that_see(planned["participants"])
+    if names is None or not desk.may("get_event"):
+        return planned
+    try:
+        found = await desk.call("get_event", event_id=planned["event_id"], participants=list(names))
+    except ToolRefused:
+        return planned  # replaced or internal, or gone meanwhile
+    return {**planned, "text": whole_text(found["event"]["payload"]), "names": names}
 
 
 async def erase(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
@@ -127,3 +150,10 @@ async def erasure(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]
     if not found:
         raise ToolRefused({"code": "erasure_not_found", "message": f"there is no erasure {erasure_id}"}, 404)
     return "erasure.html", {"erasure": found[0]}
+
+
+async def receipt(desk: Desk, request: Request) -> Response:
+    """Send the receipt of an erasure that is done, for `myria verify --receipt`."""
+    content = await desk.call("get_erasure_receipt", erasure_id=request.path_params["erasure_id"])
+    headers = {"content-disposition": 'attachment; filename="erasure-receipt.json"'}
+    return Response(orjson.dumps(content), media_type="application/json", headers=headers)

@@ -9,7 +9,7 @@ function localize(root) {
 }
 localize(document);
 const zone = document.getElementById("zone");
-if (zone) zone.textContent = format.resolvedOptions().timeZone;
+if (zone) zone.textContent = `${format.resolvedOptions().timeZone}; point at one to see it in UTC`;
 document.addEventListener("htmx:load", (event) => localize(event.detail.elt));
 const offline = document.getElementById("offline");
 for (const name of ["htmx:sendError", "htmx:timeout"])
