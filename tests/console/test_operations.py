@@ -58,6 +58,7 @@ class TestOperations:
         self, served: Served, browser: Browser, database: Database, model: str
     ) -> None:
         """Vectors wait since a moment where a model makes them; once it is switched off nothing says that they do."""
+        await served.call("append_event", event("a"))
         async with Pool(database.operator_dsn) as control:
             for work in (Work.VECTORS, Work.RATINGS):
                 await note_outcome(control, TENANT, work, failed(Kind.TIMEOUT, "the endpoint is cold"))
