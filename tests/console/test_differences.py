@@ -18,7 +18,8 @@ DIFF = "/console/changes/diff"
 
 def topic(name: str, *, events: int = 1, label: str = "", kind: str = "leaf_topic") -> dict[str, Any]:
     """Return a topic as a difference has it."""
-    return {"topic_id": name, "label": label or name, "events": events, "kind": kind}
+    times = {"first_at": "2026-03-01T10:00:00Z", "last_at": "2026-03-02T10:00:00Z"}
+    return {"topic_id": name, "label": label or name, "events": events, "kind": kind, **times}
 
 
 def change(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
@@ -62,6 +63,25 @@ def test_a_difference_becomes_lines_in_the_order_to_read_them() -> None:
     assert log.entries[5].examples == (4, 5, 6)
     assert dict(log.counts) == {"came": 2, "went": 1, "renamed": 1, "resized": 1, "moved": 5}
     assert (log.new_events, log.left_events) == (1, 1)
+
+
+@pytest.mark.parametrize(("kind", "lines"), [("internal_topic", ["came"]), ("leaf_topic", ["came", "came", "went"])])
+def test_a_whole_conversation_neither_comes_nor_goes(kind: str, lines: list[str]) -> None:
+    """The top of a tree has another id once the tree has grown; nobody is told that all is gone, and new."""
+    difference = {
+        "participants": ["ada"],
+        "topics": [
+            change(None, topic("new top", events=11, kind=kind)),
+            change(topic("old top", events=9, kind=kind), None),
+            change(None, topic("d", events=2)),
+        ],
+        "subjects": [],
+        "events": [],
+        "is_cut": False,
+    }
+    assert [entry.what for entry in scope_changes(7, difference).entries] == lines
+    first = scope_changes(7, {**difference, "topics": difference["topics"][::2]})  # there was no tree before
+    assert [entry.what for entry in first.entries] == ["came", "came"]
 
 
 async def _grown(served: Served, database: Database, groups: int = 1) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,12 +17,14 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTopic:
-    """A topic or subject of one snapshot."""
+    """A topic or subject of one snapshot; its first and last event are from `first_at` and `last_at` (RFC 3339)."""
 
     topic_id: str
     label: str
     events: int
     is_subject: bool
+    first_at: str
+    last_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ class ScopeChanges:
 def scope_changes(scope_id: int, difference: Json) -> ScopeChanges:
     """Return the change log of one scope, of what `differing_scopes` yields for it."""
     topics, subjects, events = difference["topics"], difference["subjects"], difference["events"]
-    entries = [entry for change in (*topics, *subjects) for entry in _of_topic(change)]
+    entries = [entry for change in (*_without_tops(topics), *subjects) for entry in _of_topic(change)]
     # Stable: within one sort the order of the trees stays, from the top down and in order of time.
     entries.sort(key=lambda entry: _ORDER.index(entry.what))
     return ScopeChanges(
@@ -77,6 +79,18 @@ def scope_changes(scope_id: int, difference: Json) -> ScopeChanges:
         left_events=sum(event["after"] is None for event in events),
         is_cut=difference["is_cut"],
     )
+
+
+def _without_tops(topics: Sequence[Json]) -> Iterable[Json]:
+    """Yield the changes of topics but those of the top of a tree, which stands for the whole conversation.
+
+    Its id changes whenever the tree grows at the top; while there is a tree on both sides, it neither comes nor goes.
+    """
+    tops = [next((change[side] for change in topics if change[side] is not None), None) for side in ("before", "after")]
+    for change in topics:
+        alone = [node for node in (change["before"], change["after"]) if node is not None]
+        if len(alone) > 1 or None in tops or alone[0] not in tops or alone[0]["kind"] != "internal_topic":
+            yield change
 
 
 _ORDER: tuple[What, ...] = ("came", "went", "renamed", "resized")
@@ -119,4 +133,11 @@ def _topic(node: Json | None) -> ChangedTopic | None:
     if node is None:
         return None
     is_subject = node["kind"] == "subject"
-    return ChangedTopic(topic_id=node["topic_id"], label=node["label"], events=node["events"], is_subject=is_subject)
+    return ChangedTopic(
+        topic_id=node["topic_id"],
+        label=node["label"],
+        events=node["events"],
+        is_subject=is_subject,
+        first_at=node["first_at"],
+        last_at=node["last_at"],
+    )
