@@ -217,6 +217,24 @@ METRICS: tuple[Described, ...] = (
         "relevant",
         "sufficient",
     ),
+    _gauge(
+        "memory",
+        "myria_held_notes",
+        "Notes that wait for a review; of each tenant at most 1,000 are counted",
+        per_tenant=True,
+    ),
+    _gauge(
+        "memory",
+        "myria_oldest_held_note_seconds",
+        "Wait of the oldest of them, 0 with none; the greatest over tenants",
+        per_tenant=True,
+    ),
+    _counter(
+        "memory",
+        "myria_review_decisions_total",
+        "Reviewers' decisions; decision is approved, refused, or held where one was taken back",
+        "decision",
+    ),
     _counter(
         "memory",
         "myria_erasures_total",

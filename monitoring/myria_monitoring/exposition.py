@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from myria.builds.model import Outcome
 from myria.llm.failures import Kind
+from myria.log.withdrawal.model import ReviewState
 from myria.notes.feedback import RATED_TOOLS
 from myria.notes.turns.facts import Tier
 from myria.topics.validation import RULE_NAMES
@@ -167,6 +168,8 @@ def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iter
     yield tenant_gauge("myria_memory_lag_seconds", by_pause, lambda one: one.lag_s, greatest)
     yield tenant_gauge("myria_snapshot_age_seconds", waiting, lambda one: one.snapshot_age_s or 0.0, greatest)
     yield tenant_gauge("myria_last_build_success_timestamp_seconds", everyone, lambda one: one.succeeded_at, greatest)
+    yield tenant_gauge("myria_held_notes", everyone, lambda one: one.held_notes, sum)
+    yield tenant_gauge("myria_oldest_held_note_seconds", everyone, lambda one: one.held_s, greatest)
     tails: Values = {labels: greatest(one.tail_events for one in group) for labels, group in by_pause.items()}
     yield gauge("myria_tail_events_max", tails)
     reasons = [_known(figures.paused_reason, PAUSES) for figures in paused]
@@ -192,6 +195,7 @@ def _about_totals(totals: Totals) -> Iterator[Metric]:
     yield counter("myria_llm_plan_repairs_total", _sums(totals, "llm_repairs"))
     yield counter("myria_turn_facts_found_total", _sums(totals, "found_facts", get_args(Tier)))
     yield counter("myria_tool_feedback_total", _sums(totals, "tool_feedback", (*RATED_TOOLS, OTHER), FLAGS, FLAGS))
+    yield counter("myria_review_decisions_total", _sums(totals, "review_decisions", get_args(ReviewState)))
     yield counter("myria_erasures_total", _sums(totals, "erasures", STAGES))
     yield counter("myria_erased_rows_total", _sums(totals, "erased_rows", (*PLACES, OTHER)))
     yield _durations("myria_erasure_duration_seconds", totals, "erasure_duration", ("done",))

@@ -46,7 +46,7 @@ class TenantFigures:
 
     `tail_events` is a lower bound for a minute or so when a tail is longer than one look counts. `snapshot_age_s` is
     None without an active snapshot, `paused_reason` None while automatic builds are not paused, `stored_bytes` those of
-    payloads.
+    payloads. `held_notes` wait for a review, counted up to 1,000, the oldest for `held_s`.
     """
 
     tenant: str
@@ -58,6 +58,8 @@ class TenantFigures:
     failures: int
     succeeded_at: float
     stored_bytes: int
+    held_notes: int
+    held_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,6 +205,9 @@ class FigureReader:
 
 def _tenant(row: asyncpg.Record, tail: int, first_at: datetime | None) -> TenantFigures:
     """Return a tenant's figures from its row, the length of its tail, and when the tail's first event was appended."""
-    names = ("tenant", "snapshot_age_s", "paused_reason", "paused_s", "failures", "succeeded_at", "stored_bytes")
+    names = (
+        *("tenant", "snapshot_age_s", "paused_reason", "paused_s", "failures", "succeeded_at", "stored_bytes"),
+        *("held_notes", "held_s"),
+    )
     lag_s = max(0.0, (row["now"] - first_at).total_seconds()) if tail and first_at is not None else 0.0
     return TenantFigures(tail_events=tail, lag_s=lag_s, **{name: row[name] for name in names})

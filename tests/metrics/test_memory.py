@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import asyncpg
 import pytest
@@ -19,8 +19,14 @@ from myria.db.database import ALL_TENANTS
 from myria.db.database import Database as Pool
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
+from myria.log.withdrawal.model import ReviewState
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
 from myria.notes.feedback import RATED_TOOLS, Feedback
 from myria.notes.folding import event_log
+from myria.notes.holding import Holding
+from myria.notes.model import Changes
+from myria.notes.reviewing import Review
 from myria.settings import RetentionSettings, Settings
 from myria_migrations import functions
 from myria_monitoring import figures as reading
@@ -32,6 +38,8 @@ from tests.metrics.scraping import Samples, samples
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database
+
+DECIDED = get_args(ReviewState)
 
 
 @pytest.fixture
@@ -204,7 +212,7 @@ async def test_a_build_that_is_undone_is_not_counted(pool: Pool, database: Datab
 
     async def half_way() -> None:
         async with pool.write(TENANT) as connection:
-            await connection.fetchval(sql("builds.abort"), TENANT, build_id)
+            await connection.fetchval(sql("builds.abort"), TENANT, build_id, None)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -365,6 +373,36 @@ async def test_feedback_is_counted_by_tool(database: Database, pool: Pool) -> No
             labels = (f"relevant={flag}", "sufficient=false", f"tool={tool}")
             assert seen["myria_tool_feedback_total", *labels] == (2 if tool == "other" else 1), tool
             assert seen["myria_tool_feedback_total", labels[0], "sufficient=true", labels[2]] == 0
+
+
+async def test_what_waits_for_a_review_is_counted_and_what_was_decided(database: Database, pool: Pool) -> None:
+    """Held notes show with the wait of the oldest, of all tenants or of each; decisions count, repeats do not."""
+    held = Draft(content="We close the kiln", kind="decision")
+    async with Pool(database.server_dsn) as serving:
+        log = event_log(serving)
+        notes = Notes(log, content_characters=1_000, holding=Holding(kinds=frozenset({"decision"})))
+        review = Review(log, page_bytes=100_000)
+        kept = [
+            (await notes.remember(tenant, (who,), held, contract="memento")).note_id
+            for tenant, who in ((TENANT, "ana"), (TENANT, "ben"), (TENANT, "cy"), ("other", "ana"))
+        ]
+        await notes.remember(TENANT, ("ana",), Draft(content="The kiln is hot", kind="fact"), contract="memento")
+        seen = await told(pool)
+        assert (seen["myria_held_notes"], seen["myria_oldest_held_note_seconds"] > 0) == (4, True)
+        assert {seen["myria_review_decisions_total", f"decision={one}"] for one in DECIDED} == {0}
+        each = await told(pool, tenant_label=True)
+        assert (each["myria_held_notes", f"tenant={TENANT}"], each["myria_held_notes", "tenant=other"]) == (3, 1)
+        for verdict in ("approve", "approve", "hold", "refuse"):
+            await review.decide_all(TENANT, kept[:1], verdict, by="reviewer")
+        await review.decide_all(TENANT, kept[1:3], "approve", by="reviewer")
+        await review.decide_all("other", kept[3:], "refuse", by="reviewer")
+        await notes.amend(TENANT, kept[1], Changes(content="We sell it"), may_see=lambda _: True, contract="memento")
+    seen = await told(pool)
+    assert {one: seen["myria_review_decisions_total", f"decision={one}"] for one in DECIDED} == {
+        "approved": 3,
+        "refused": 2,
+        "held": 1,
+    }
 
 
 async def test_erasures_are_counted_and_the_oldest_that_waits_shows(database: Database, pool: Pool) -> None:

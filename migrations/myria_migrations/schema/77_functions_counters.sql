@@ -91,6 +91,14 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE OR REPLACE FUNCTION myria.tally_decision() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO myria.tallies (family, labels, amount) VALUES ('review_decisions', ARRAY[NEW.review], 1);
+    RETURN NULL;
+END $$;
+
 CREATE OR REPLACE FUNCTION myria.tally_found_facts(tiers text[], amounts bigint[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

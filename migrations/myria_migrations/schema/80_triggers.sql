@@ -66,6 +66,10 @@ CREATE TRIGGER note_exchange AFTER INSERT ON myria.oauth_tokens
 CREATE TRIGGER tally_feedback AFTER INSERT ON myria.tool_feedback REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION myria.tally_feedback();
 
+-- Nobody decided where a note came to the review just now, or left it since something else became of it.
+CREATE TRIGGER tally_decision AFTER UPDATE OF review ON myria.notes
+    FOR EACH ROW WHEN (OLD.review <> NEW.review) EXECUTE FUNCTION myria.tally_decision();
+
 CREATE TRIGGER move_erasure_epoch AFTER UPDATE ON myria.erased REFERENCING NEW TABLE AS changed
     FOR EACH STATEMENT EXECUTE FUNCTION myria.move_erasure_epoch();
 

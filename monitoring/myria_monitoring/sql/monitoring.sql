@@ -25,7 +25,13 @@ SELECT k.tenant_id AS tenant, clock_timestamp() AS now, coalesce(s.cutoff, 0) AS
         WHERE z.tenant_id = k.tenant_id) AS stored_bytes,
        coalesce((SELECT extract(epoch FROM b.finished_at)::double precision FROM myria.builds b
                  WHERE b.tenant_id = k.tenant_id AND b.status IN ('succeeded', 'held', 'nothing_to_do')
-                 ORDER BY b.created_at DESC LIMIT 1), 0) AS succeeded_at
+                 ORDER BY b.created_at DESC LIMIT 1), 0) AS succeeded_at,
+       (SELECT count(*) FROM (SELECT FROM myria.notes n WHERE n.tenant_id = k.tenant_id AND n.review = 'held'
+                              LIMIT 1000) few) AS held_notes,
+       coalesce((SELECT greatest(0, extract(epoch FROM clock_timestamp() - e.ingested_at))::double precision
+                 FROM (SELECT n.review_seq FROM myria.notes n WHERE n.tenant_id = k.tenant_id AND n.review = 'held'
+                       ORDER BY n.review_seq LIMIT 1) oldest
+                 JOIN myria.events e ON e.tenant_id = k.tenant_id AND e.event_seq = oldest.review_seq), 0) AS held_s
 FROM known k
 LEFT JOIN myria.tenants t ON t.tenant_id = k.tenant_id
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = k.tenant_id
