@@ -170,3 +170,38 @@ async def test_looking_at_notes_is_no_use(memory: Memory, served: Served, browse
         await browser.get("/console/people/one", name="agent")
     await memory.usage.write()
     assert "Used not yet" in text_of((await browser.get(f"/console/notes/{note_id}")).text)
+
+
+async def test_notes_that_nothing_replaced_lead_to_each_other(served: Served, browser: Browser) -> None:
+    """Of one kind and subject, where they say different things; the newest first, also of another group of people."""
+    older = await _remember(served, "The kiln opens on Friday", type="fact", topic="kiln", agentId="ana")
+    newer = await _remember(served, "The kiln opens on Monday", type="fact", topic="kiln")
+    again = await _remember(served, "The kiln  opens on Monday", type="fact", topic="kiln", agentId="ana")
+    error = await _remember(served, "The kiln stops at 900 degrees", type="error", topic="kiln")
+    general = await _remember(served, "Yes", type="fact", topic="general")
+    assert await _remember(served, "No", type="fact", topic="general")
+    page = text_of((await browser.get(f"/console/notes/{older}", **{"as": "ana"})).text)
+    assert "Also kept about kiln . None replaced another: forget what holds no longer." in page
+    assert page.count(", newer than this one") == 1
+    newest = await browser.get(f"/console/notes/{newer}", **{"as": "ana"})
+    assert older in newest.text
+    assert again not in newest.text
+    for note_id in (error, general):
+        assert "Also kept" not in text_of((await browser.get(f"/console/notes/{note_id}")).text)
+    listed = text_of((await browser.get("/console/notes", **{"as": "ana"})).text)
+    assert listed.count("Also kept about this: The kiln opens on Friday") == 2
+    assert listed.count("Kept later about this: The kiln opens on Monday") == 1
+    # Of others nothing is shown.
+    assert "Friday" not in text_of((await browser.get(f"/console/notes/{newer}")).text)
+    assert "Friday" not in text_of((await browser.get("/console/notes")).text)
+
+
+async def test_what_replaced_another_is_not_told_as_its_opposite(served: Served, browser: Browser) -> None:
+    """Where one replaced the other, the page says so, and nothing is left to decide."""
+    older = await _remember(served, "The kiln opens on Friday", type="fact", topic="kiln")
+    newer = await _remember(served, "The kiln opens on Monday", type="fact", topic="kiln", supersedes=[older])
+    for note_id in (older, newer):
+        assert "Also kept" not in text_of((await browser.get(f"/console/notes/{note_id}")).text)
+    listed = await browser.get("/console/notes", superseded="on")
+    assert older in listed.text
+    assert "kept about this" not in text_of(listed.text)

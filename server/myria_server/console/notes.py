@@ -14,6 +14,7 @@ from myria.memory import Memory
 from myria.notes.histories import NoteVersion
 from myria.notes.links import LinkedNote, Neighbourhood
 from myria.notes.standing import NoteStanding, standing
+from myria.notes.subjects import GENERAL
 from myria.settings import Settings
 from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
@@ -27,6 +28,9 @@ _EVENT = "evt_"
 """How the ids of events begin."""
 
 _PAGE = 30
+_BESIDE = 10
+"""Other notes of a subject on the page of one."""
+
 _TOKENS = 20_000
 _VERSIONS = 20
 """Versions on a page."""
@@ -87,6 +91,7 @@ async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]
         "search": search,
         "kinds": KINDS,
         "notes": answer["fragments"],
+        "beside": _beside_each(answer["fragments"]),
         "next_cursor": answer.get("nextCursor"),
         "stats": stats["stats"],
         "topics": stats["topics"][:_PAGE],
@@ -111,11 +116,13 @@ class NotePages:
         stands = await standing(self._memory.database, tenant, note_id, may_see=may_see)
         # Links of a replaced note are left out, as everywhere.
         around = await self._memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
+        note = note_json(note_id, stands.versions[0].note, version=stands.versions[0].version)
         upto = number_of(request.query_params.get("upto"), default=0)
         versions, further = await asyncio.to_thread(_versions, stands, upto if isinstance(upto, int) else 0)
         return "note.html", {
             "names": _names(desk),
-            "note": note_json(note_id, stands.versions[0].note, version=stands.versions[0].version),
+            "note": note,
+            "beside": await _beside(desk, note) if stands.is_live else [],
             "stands": stands,
             "kept_at": to_rfc3339(stands.versions[0].at),
             "expires_at": None if stands.expires_at is None else to_rfc3339(stands.expires_at),
@@ -127,6 +134,49 @@ class NotePages:
             "feedback": await _feedback(desk, note_id),
             "done": request.query_params.get("done", ""),
         }
+
+
+async def _beside(desk: Desk, note: Json) -> list[Json]:
+    """Return what else is kept of a note's kind and subject, each statement once, the newest first.
+
+    All of it stands: none replaced another, so only a person can tell which holds, or whether all do.
+    """
+    if note["topic"] == GENERAL or not desk.may("recall"):
+        return []
+    found = await desk.call(
+        "recall",
+        agentId=desk.agent,
+        type=note["type"],
+        topic=note["topic"],
+        pageSize=_BESIDE,
+        tokenBudget=_TOKENS,
+        includeLinks=False,
+    )
+    others = [other for other in _newest_first(found["fragments"]) if _says_otherwise(note, other)]
+    return list({" ".join(other["content"].split()): other for other in reversed(others)}.values())[::-1]
+
+
+def _beside_each(notes: Sequence[Json]) -> Mapping[str, Json]:
+    """Return, by note of a list, the newest other one in it of the same kind and subject that says something else."""
+    beside: dict[str, Json] = {}
+    newest_first = _newest_first(notes)
+    for note in notes:
+        other = next((other for other in newest_first if _says_otherwise(note, other)), None)
+        if other is not None:
+            beside[note["id"]] = {**other, "is_newer": other["created_at"] > note["created_at"]}
+    return beside
+
+
+def _newest_first(notes: Sequence[Json]) -> list[Json]:
+    return sorted(notes, key=lambda note: note.get("created_at", ""), reverse=True)
+
+
+def _says_otherwise(note: Json, other: Json) -> bool:
+    """Tell whether two notes that stand are of one kind and subject, and say different things."""
+    if note.get("superseded") or other.get("superseded") or note.get("topic") in (None, GENERAL):
+        return False
+    is_alike = (note.get("type"), note["topic"]) == (other.get("type"), other.get("topic"))
+    return is_alike and note["content"].split() != other["content"].split()
 
 
 def _versions(stands: NoteStanding, upto: int) -> tuple[list[Json], int | None]:
