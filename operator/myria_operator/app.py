@@ -165,7 +165,8 @@ async def _end_if_uninstalled(operator: Operator, deployment: OwnDeployment) -> 
     """End running builds if the operator was uninstalled; if the database is gone too, only remove the rights."""
     if await deployment.is_gone():
         try:
-            await end_builds(operator.api, operator.ledger, operator.reconciler)
+            async with operator.ledger.ending():
+                await end_builds(operator.api, operator.ledger, operator.reconciler)
         except errors.UnavailableError as error:
             logger.warning("builds were not ended: %s", error.message, extra={"action": "builds_not_ended"})
         await deployment.remove_rights()

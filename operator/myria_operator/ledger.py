@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -17,7 +17,7 @@ from myria.builds.finish import end_without_result
 from myria.builds.model import Outcome, Resource
 from myria.builds.queue import automatic_builds_pause, take_up
 from myria.builds.snapshots import Registry
-from myria.db.database import ALL_TENANTS, Database
+from myria.db.database import ALL_TENANTS, Database, TransactionBounds
 from myria.db.locks import lock_key
 from myria.log.ids import new_id
 from myria.settings import Settings
@@ -29,6 +29,8 @@ from myria_rebuilds.statements import sql
 logger = logging.getLogger(__name__)
 
 _MAX_REASON: Final = 1000
+_ENDING: Final = TransactionBounds(idle=60.0, total=60.0)
+_ENDING_LOCK: Final = lock_key("uninstall", ALL_TENANTS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -268,10 +270,17 @@ class Ledger:
         """Return every unfinished build."""
         return [Unfinished(**dict(row)) for row in await self._fetch_rows("rebuilds.unfinished")]
 
-    async def others_of_my_role(self) -> int:
-        """Return how many other database sessions use the role with which this ledger connects."""
-        ((others,),) = await self._fetch_rows("rebuilds.others_of_my_role")
-        return int(others)
+    @asynccontextmanager
+    async def ending(self) -> AsyncIterator[None]:
+        """Show for the block that this operator ends builds for good, and writes that down; see `is_ending`."""
+        async with self._database.write(ALL_TENANTS, _ENDING) as connection:
+            await connection.execute(sql("rebuilds.show_ending"), _ENDING_LOCK)
+            yield
+
+    async def is_ending(self) -> bool:
+        """Tell whether an operator ends builds for good at this moment."""
+        ((is_ending,),) = await self._fetch_rows("rebuilds.is_ending", _ENDING_LOCK)
+        return bool(is_ending)
 
     async def of_name(self, name: str) -> list[tuple[str, str | None, str]]:
         """Return all unfinished work of resources of a name, as (tenant, build id, resource's uid).

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from myria.db.database import Database as Pool
+from myria.settings import Settings
 from myria_embedded.trial import TrialLogin
+from myria_operator.ledger import Ledger
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawned, Spawner, free_port
@@ -95,6 +100,28 @@ def test_the_trials_postgres_keeps_data_and_takes_new_passwords(spawn: Spawner, 
     second = Trial(spawn, tmp_path / "data", server="other-than-before")
     assert call("migrate", "--check", "--dsn", second.dsn("server")).status == 0
     assert call("migrate", "--check", "--dsn", second.dsn("server", "server")).status == 6
+
+
+def test_the_trials_postgres_waits_for_the_operator_that_ends_builds(spawn: Spawner, tmp_path: Path) -> None:
+    """After an uninstall it stays until the operator has written what it ended; one that goes on does not hold it."""
+
+    async def stop_beside_an_operator(trial: Trial, *, is_ending: bool) -> None:
+        async with Pool(trial.dsn("operator")) as database:
+            ledger = Ledger(database, Settings())
+            async with ledger.ending() if is_ending else nullcontext():
+                assert await ledger.is_ending() is is_ending
+                trial.program.signal(signal.SIGTERM)
+                if is_ending:
+                    await asyncio.to_thread(trial.program.wait_for, "the operator writes down what it ended")
+                    assert await ledger.is_ending()
+            await asyncio.to_thread(trial.program.wait)
+
+    first = Trial(spawn, tmp_path / "data")
+    assert call("migrate", "--grant", "--dsn", first.dsn("owner")).status == 0
+    asyncio.run(stop_beside_an_operator(first, is_ending=True))
+    second = Trial(spawn, tmp_path / "data")
+    asyncio.run(stop_beside_an_operator(second, is_ending=False))
+    assert "waiting:" not in second.program.output()
 
 
 def test_grants_need_roles_that_exist(spawn: Spawner, tmp_path: Path) -> None:

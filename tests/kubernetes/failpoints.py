@@ -50,7 +50,7 @@ LEDGER_READS: Final = frozenset(
         "changed",
         "waiting",
         "unfinished",
-        "others_of_my_role",
+        "is_ending",
         "of_name",
         "made",
         "next_to_make",

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
@@ -27,8 +28,7 @@ PLANES = ("SERVER", "OPERATOR", "BUILDER")
 
 _BUILDS_END_S: Final = 25.0
 """Seconds for which the trial's PostgreSQL outlives an order to end, so that the operator can end builds in it."""
-_WRITES_S: Final = 3.0
-"""The same where no build is left, so that the operator can write down what it ended just before."""
+_LOOK_S: Final = 0.5
 
 Namespace = Annotated[str | None, typer.Option(help="The installation's namespace. Default: the pod's.")]
 
@@ -155,14 +155,23 @@ async def trial_postgres(
             await server.supervise()
         finally:
             # An uninstall stops this pod and the operator at once, and the operator ends builds in this database.
-            await _until_builds_have_ended(settings, _login("OPERATOR_DSN"), port)
+            await _until_builds_have_ended(
+                settings,
+                _login("OPERATOR_DSN"),
+                port,
+                lambda step: log.info("waiting: %s", step, extra={"action": "trial_ending"}),
+            )
 
 
-async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: int) -> None:
-    """Wait until no build is left and the operator, which ended them, has gone; at most `_BUILDS_END_S`.
+async def _until_builds_have_ended(
+    settings: Settings, login: TrialLogin, port: int, progress: Callable[[str], None]
+) -> None:
+    """Wait while builds are unfinished, or an operator still writes down that it ended them; at most `_BUILDS_END_S`.
 
-    Without a build the operator has `_WRITES_S`: it stops at the same moment, and may have ended builds before this
-    looks, but not yet written that into their resources. A database that does not answer is not waited for.
+    A database that does not answer is not waited for.
+
+    Args:
+        progress: called with what is waited for, whenever that changes.
     """
     from myria_operator.ledger import Ledger
 
@@ -170,11 +179,13 @@ async def _until_builds_have_ended(settings: Settings, login: TrialLogin, port: 
     dsn = f"postgresql://{user}@127.0.0.1:{port}/{quote(login.database, safe='')}"  # the Service may be gone
     with contextlib.suppress(MyriaError, TimeoutError):
         async with asyncio.timeout(_BUILDS_END_S), Database(dsn, pool_options(settings, size=1)) as database:
-            ledger = Ledger(database, settings)
-            within_s = _BUILDS_END_S if await ledger.unfinished() else _WRITES_S
-            async with asyncio.timeout(within_s):
-                while await ledger.unfinished() or await ledger.others_of_my_role():  # noqa: ASYNC110 - in the database
-                    await asyncio.sleep(0.5)
+            ledger, told = Ledger(database, settings), ""
+            while (unfinished := len(await ledger.unfinished())) or await ledger.is_ending():
+                step = f"{unfinished} builds are unfinished" if unfinished else "the operator writes down what it ended"
+                if step != told:
+                    progress(step)
+                told = step
+                await asyncio.sleep(_LOOK_S)
 
 
 def _pair(text: str) -> tuple[str, str]:

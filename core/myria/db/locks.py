@@ -20,6 +20,7 @@ Purpose = Literal[
     "turns",
     "memory",
     "registration",
+    "uninstall",
 ]
 
 

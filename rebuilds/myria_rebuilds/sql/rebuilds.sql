@@ -177,9 +177,15 @@ SELECT b.tenant_id AS tenant, b.build_id, b.resource_name AS name, b.resource_ui
        extract(epoch FROM clock_timestamp() - greatest(b.created_at, b.lease_until))::double precision AS idle_s
 FROM myria.builds b WHERE b.finished_at IS NULL;
 
--- name: others_of_my_role
--- Other sessions of the role that asks: whether an operator is still connected.
-SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid();
+-- name: show_ending
+-- Until the transaction ends, others see that an operator ends builds.
+SELECT pg_advisory_xact_lock_shared($1::bigint);
+
+-- name: is_ending
+SELECT EXISTS (SELECT FROM pg_locks l
+               WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+                 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+                 AND (l.classid::bigint << 32 | l.objid::bigint) = $1::bigint);
 
 -- name: of_resource_name
 -- What is unfinished of resources of a name, whichever uid they had.
