@@ -221,7 +221,7 @@ async def _what_to_show(client: httpx.AsyncClient, scope: Scope, snapshots: Mapp
         note=await link("notes", "notes", **{"as": ARCHIVIST}),
         before=snapshots["before"],
         after=snapshots["after"],
-        build=await link("changes/builds", "changes/builds"),
+        build=await link("changes", "changes/builds"),
     )
 
 

@@ -35,7 +35,7 @@ PAGES: Mapping[str, str] = {
     "person: erase": "/people/erase?as={who}&name={who}&shared=remove",
     "review": "/review",
     "changes": "/changes",
-    "changes: builds": "/changes/builds",
+    "changes: give up": "/changes/abort?build={build}",
     "changes: one build": "/changes/builds/{build}",
     "changes: build": "/changes/build",
     "changes: roll back": "/changes/rollback?snapshot={before}",

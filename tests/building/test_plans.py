@@ -39,6 +39,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "builds.any_open_task": ("bld_x",),
     "builds.open_tasks": ("bld_x",),
     "builds.newest": (),
+    "builds.page": (MOMENT, "bld_x", 20),
     "builds.failed_tasks": ("bld_x",),
     "browse.event_ids": ([1, 2, 3],),
     "browse.renderings": (IDS, 5),
@@ -48,6 +49,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "triggers.count_tail": (5,),
     "triggers.last_tail_event": (5,),
     "snapshots.freshness": ("snap_x", 1_000),
+    "snapshots.moves_to": (["snap_x"], 3),
     "subjects.along": (IDS[0], ["6b", "7a"]),
 }
 OPERATOR: dict[str, tuple[Any, ...]] = {

@@ -47,7 +47,7 @@ PAGES = (
     "/people/erase?name=user_42",
     "/erasures/{erasure}",
     "/changes/build",
-    "/changes/builds",
+    "/changes/abort?build={queued}",
     "/changes/builds/{build}",
     "/changes/rollback?snapshot={first}",
     "/changes/diff?from={first}&to=active",
@@ -142,7 +142,8 @@ async def test_every_page_is_accessible_and_whole(
     await served.call("append_event", event("gone", participants=["gone"]))
     gone = {"of_participants": ["gone"], "expected_events": 1, "reason": LONG}
     erasure_id = (await served.call("erase", gone)).content["erasure_id"]
-    kept = {"event": event_id, "topic": topic, "note": note_id, "first": first, "build": build_id}
+    queued = await builds.queue(database)
+    kept = {"event": event_id, "topic": topic, "note": note_id, "first": first, "build": build_id, "queued": queued}
     paths = ["/console" + page.format(**kept, erasure=erasure_id) for page in PAGES]
     url = str(served.client.base_url).rstrip("/")
     question = {"text": "when does the kiln open", "as": "user_42", "expects": "The kiln opens on Friday"}

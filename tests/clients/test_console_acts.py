@@ -142,8 +142,8 @@ async def _keep(memory: Memory, database: Database, tenant: str, many: int) -> K
 async def test_every_act_is_done_by_keyboard(
     outside: Outside, chromium: str, served: Served, database: Database, *, many: int
 ) -> None:
-    """Somebody signs in, asks, follows an answer, forgets, erases, publishes, discards, rolls back, resumes, builds,
-    reads and saves the audit, and signs out; once with scripts and once without."""
+    """Somebody signs in, asks, follows an answer, forgets, erases, publishes, discards, rolls back, resumes, gives a
+    build up, builds, reads and saves the audit, and signs out; once with scripts and once without."""
     for tenant, scripts in (("default", True), ("other", False)):
         async with Memory(database.server_dsn, Settings()) as memory:
             kept = await _keep(memory, database, tenant, many)
@@ -188,7 +188,7 @@ async def _ask(person: Hands, kept: Kept) -> None:
     await person.do("press", "Space")
     await person.write("#expected", kept.expected)
     await person.do("go", "Enter")
-    await person.do("sees", "The event that you expected")
+    await person.do("sees", "The event that you miss")
     assert "The kiln opens on Friday" in person.text
     assert "It is shown." in person.text
     for field in ("since=2026-01-01", "until=2026-12-31", "channel=studio", "context=talk", "order=oldest", "why=on"):
@@ -201,10 +201,10 @@ async def _follow(person: Hands) -> None:
     await person.open(asked)
     await person.go("#answer a[href*='/events/']", "Who may see it")
     await person.do("back")
-    await person.go("#answer a[href*='view=topics']", "in 1 topics")
+    await person.go("#answer a[href*='view=topics']", "under 1 topics")
     await person.go("#answer a[href*='/topics/']", "newest first")
     await person.open(asked)
-    await person.go("#answer a[href*='/changes']", "Snapshots")
+    await person.go("#answer a[href*='/changes']", "History")
     await person.go("main a[href*='/changes/diff']", "What changed")
     await person.open("/console/ask?q=what+does+Rosa+prefer")
     await person.go("#answer a[href*='/events/']", "Who may see it")
@@ -232,8 +232,8 @@ async def _forget_and_erase(person: Hands, kept: Kept) -> None:
 
 
 async def _approve_and_take_back(person: Hands, kept: Kept) -> None:
-    """Held snapshots are published and discarded; a rollback shows before what it changes; builds are resumed, and one
-    is asked for."""
+    """Held snapshots are published and discarded; a rollback shows before what it changes; builds are resumed, one is
+    given up, and one is asked for."""
     await kept.append("k4", "The shed is new", "ada", "bob")
     await kept.build(hold=True)
     await person.open("/console/changes")
@@ -252,7 +252,15 @@ async def _approve_and_take_back(person: Hands, kept: Kept) -> None:
     await person.go("main form button.main", "Done: roll back")
     assert "labels went wrong" in person.text
     await person.go("main a[href*='/changes/resume']", "Resume automatic builds")
+    await person.write("#reason", "labels are mended")
     await person.go("main form button.main", "Done: resume")
+    await builds.queue(kept.database, tenant=kept.tenant)
+    await person.open("/console/changes")
+    await person.go("main a[href*='/changes/abort']", "Give up a build")
+    assert "0 of 0 groups of people" in person.text
+    await person.write("#reason", "wrong model")
+    await person.go("main form button.main", "Done: give up a build")
+    assert ": wrong model" in person.text
     await person.go("main a[href*='/changes/build']", "Build now")
     await person.write("#reason", "to see it")
     await person.go("main form button.main", "Done: build now")

@@ -22,6 +22,7 @@ FORMS: Mapping[str, str | None] = {
     "/keys/{key}/rotate": "admin",
     "/keys/grants/{grant}": "admin",
     "/changes/build": "admin",
+    "/changes/abort": "admin",
     "/changes/publish": "admin",
     "/changes/discard": "admin",
     "/changes/rollback": "admin",
@@ -41,6 +42,7 @@ def fields(names: Mapping[str, str]) -> dict[str, str]:
     """
     return {
         "snapshot": names.get("snapshot", "snp_x"),
+        "build": names.get("build", "bld_x"),
         "note": names.get("note", "note_x"),
         "confirmed": names.get("name", "ada"),
         "name": "mine",

@@ -55,7 +55,7 @@ async def test_a_failed_build_says_which_group_failed_and_what_to_do(
     page = await _open(browser, (await builds.build(database)).build_id)
     text = text_of(page)
     assert "Build failed" in text
-    assert "agent_1, user_42 3 times" in text
+    assert "agent_1 , user_42 3 times" in text
     assert "the &lt;b&gt;kiln&lt;/b&gt; is cold" in page
     assert "docs/runbooks/MyriaBuildValidationFailing.md" in text
     assert "/console/changes/build?" in page or '/console/changes/build"' in page
@@ -77,12 +77,12 @@ async def test_calls_to_models_are_summed(
 async def test_all_builds_are_paged(
     served: Served, browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every build is on one page of the list, and each page has a bound."""
-    monkeypatch.setattr("myria_server.console.builds._PAGE", 2)
+    """Every build is on one page of the history, and each page has a bound."""
+    monkeypatch.setattr("myria_server.console.changes._PAGE", 2)
     await served.call("append_event", event("a"))
     made = [(await builds.build(database, force=True)).build_id for _ in range(5)]
     listed: list[str] = []
-    address: str | None = "/console/changes/builds"
+    address: str | None = "/console/changes"
     while address is not None:
         links = [a.get("href") or "" for tag, a in elements((await browser.get(address)).text) if tag == "a"]
         shown = [link.rpartition("/")[2] for link in links if "/changes/builds/bld_" in link]
@@ -95,7 +95,7 @@ async def test_all_builds_are_paged(
 @pytest.mark.parametrize("build_id", ["bld_nobody", "%00", "a" * 5000, "<b>", "%ED%A0%80", "\u202e"])
 async def test_an_unknown_build_says_so(browser: Browser, build_id: str) -> None:
     """Whatever stands for a build that there is not gets a coded page."""
-    for address in (f"/console/changes/builds/{build_id}", f"/console/changes/builds?before={build_id}"):
+    for address in (f"/console/changes/builds/{build_id}", f"/console/changes?before={build_id}"):
         page = await browser.get(address)
         assert page.status_code in (400, 404)
         assert "build_not_found" in text_of(page.text) or "invalid_argument" in text_of(page.text)
@@ -103,7 +103,7 @@ async def test_an_unknown_build_says_so(browser: Browser, build_id: str) -> None
 
 async def test_without_a_build_the_list_says_what_to_do(browser: Browser) -> None:
     """An empty list leads to the first build."""
-    assert "No build was made yet" in text_of((await browser.get("/console/changes/builds")).text)
+    assert "No build was made yet" in text_of((await browser.get("/console/changes")).text)
 
 
 class TestWithRunbooks:

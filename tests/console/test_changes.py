@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from myria.access.journal import entries
+from myria.builds.queue import take_up
+from myria.builds.run import run_build
+from myria.db.database import Database as Pool
 from myria.memory import Memory
-from tests.console.conftest import Browser, text_of
+from myria.settings import Settings
+from tests.console.conftest import WITH_KEYS, Browser, elements, text_of
 from tests.server.wire import Served, event
 from tests.support import builds
+from tests.support.events import append, conversation
+from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 
@@ -26,7 +33,7 @@ async def test_a_rollback_shows_its_diff_before_and_its_reason_after(
     """The list leads to a page that says what will change; its form rolls back, with who and why in the history."""
     first, second = await _two_snapshots(served, database)
     listed = await browser.get("/console/changes")
-    assert "Roll back to it" in text_of(listed.text)
+    assert "Roll back to this" in text_of(listed.text)
     confirm = await browser.get("/console/changes/rollback", snapshot=first)
     assert first in confirm.text
     assert second in confirm.text
@@ -59,11 +66,128 @@ async def test_a_form_needs_its_token(served: Served, browser: Browser, database
 
 
 async def test_no_act_chooses_a_snapshot_by_itself(served: Served, browser: Browser, database: Database) -> None:
-    """A page that lost the snapshot it was about asks for one, and rolls nothing back."""
+    """A page that lost the snapshot or the build it was about asks for one, and does nothing."""
     _, second = await _two_snapshots(served, database)
+    await builds.queue(database)
     page = await browser.get("/console/changes/rollback")
     assert "Choose a snapshot" in text_of(page.text)
+    page = await browser.get("/console/changes/abort")
+    assert "Choose a build" in text_of(page.text)
+    assert (await served.call("get_snapshot_status", {})).content["queued"] == 1
     assert (await served.call("get_snapshot_status", {})).content["active_snapshot_id"] == second
+
+
+async def test_a_build_is_given_up_after_a_look_at_it(
+    served: Served, browser: Browser, database: Database, memory: Memory
+) -> None:
+    """Before, the page says who asked, what was done and paid, and what comes after; after it, who and why stand in the
+    history, on the page of the build and in the audit. Sent again, the form changes nothing."""
+    _, second = await _two_snapshots(served, database)
+    await served.call("append_event", event("new"))
+    await served.call("trigger_build", {"reason": "to try a model"})
+    async with Pool(database.operator_dsn) as control:
+        build = await take_up(control, "default")
+    assert build is not None
+    await served.call("trigger_build", {})
+    changes = await browser.get("/console/changes")
+    links = [a.get("href") or "" for tag, a in elements(changes.text) if "/changes/abort" in (a.get("href") or "")]
+    assert links == [f"/console/changes/abort?build={build['build_id']}"] * 2
+    form = await browser.get(links[0])
+    said = text_of(form.text)
+    for part in (
+        "asked for by mcp : to try a model",
+        "0 of 0 groups of people",
+        "nothing: no model was asked",
+        second,
+        "1 event waits for a build",
+        "1 more was asked for; the next one begins at once",
+    ):
+        assert part in said
+    for reason in ("too slow", "another reason"):
+        done = await browser.submit(form, "/console/changes/abort", {"reason": reason})
+        assert "Done: give up a build" in text_of(done.text)
+        assert "Build given up" in text_of(done.text)
+        assert "given up by mcp: too slow" in text_of(done.text)
+    page = await browser.get(f"/console/changes/builds/{build['build_id']}")
+    assert "given up by mcp: too slow" in text_of(page.text)
+    status = (await served.call("get_snapshot_status", {})).content
+    assert (status["active_snapshot_id"], status["queued"]) == (second, 1)
+    async with Pool(database.operator_dsn) as control:
+        written = [entry for entry in await entries(control, "default", 10) if entry["action"] == "abort_build"]
+    assert [(act["target"], act["details"]["reason"]) for act in reversed(written)] == [
+        (build["build_id"], "too slow"),
+        (build["build_id"], "another reason"),
+    ]
+
+
+async def test_a_build_that_ended_meanwhile_is_not_given_up(
+    served: Served, browser: Browser, database: Database, memory: Memory
+) -> None:
+    """A form that comes too late is refused with how the build ended; the page then has no form any more."""
+    await served.call("append_event", event("new"))
+    build_id = await builds.queue(database)
+    late = await browser.get("/console/changes/abort", build=build_id)
+    await run_build(builds.DEFAULTS, database.builder_dsn, "default", build_id)
+    refused = await browser.submit(late, "/console/changes/abort")
+    assert "build_ended" in text_of(refused.text)
+    assert "ended as succeeded" in text_of(refused.text)
+    page = await browser.get("/console/changes/abort", build=build_id)
+    assert "This one is succeeded" in text_of(page.text)
+    assert 'action="/console/changes/abort' not in page.text
+    assert (await memory.registry.build("default", build_id))["status"] == "succeeded"
+
+
+async def test_an_act_that_is_not_possible_has_no_form(served: Served, browser: Browser, database: Database) -> None:
+    """Its page says what it is for, and leads back."""
+    _, second = await _two_snapshots(served, database)
+    for act in ("publish", "discard", "rollback"):
+        page = await browser.get(f"/console/changes/{act}", snapshot=second)
+        assert "This one is active" in text_of(page.text)
+        assert f'action="/console/changes/{act}' not in page.text
+        assert (await browser.get(f"/console/changes/{act}", snapshot="snap_nobody")).status_code == 404
+    assert "No rollback pauses" in text_of((await browser.get("/console/changes/resume")).text)
+
+
+async def test_resuming_says_what_paused_builds(served: Served, browser: Browser, database: Database) -> None:
+    """Who rolled back and why; the reason to resume is kept in the audit."""
+    first, _ = await _two_snapshots(served, database)
+    await served.call("rollback", {"to": first, "reason": "labels went wrong"})
+    form = await browser.get("/console/changes/resume")
+    assert "Rolled back to by mcp" in text_of(form.text)
+    assert "labels went wrong" in text_of(form.text)
+    assert "5 events wait for a build" in text_of(form.text)
+    await browser.submit(form, "/console/changes/resume", {"reason": "mended"})
+    async with Pool(database.operator_dsn) as control:
+        newest = (await entries(control, "default", 1))[0]
+    assert (newest["action"], newest["details"]) == ("resume_builds", {"reason": "mended"})
+
+
+async def test_the_history_says_what_became_of_every_build(
+    served: Served, browser: Browser, database: Database, memory: Memory
+) -> None:
+    """One row for each, newest first: its state, cause and events, who moved the active snapshot to it, and why."""
+    first, second = await _two_snapshots(served, database)
+    await builds.build(database)
+    await served.call("append_event", event("new"))
+    held = (await builds.build(database, hold=True)).snapshot_id
+    await served.call("discard_snapshot", {"snapshot_id": held, "reason": "no better"})
+    await served.call("rollback", {"to": first, "reason": "labels went wrong"})
+    rows = (await browser.get("/console/changes")).text.partition('<ol class="history">')[2].split("<li")[1:]
+    said = [text_of("<body>" + "<li" + row) for row in rows]
+    assert [" ".join(row.split()[:3]) for row in said] == [
+        "Build given up",
+        "Build nothing to",
+        "Snapshot 2 previous",
+        "Snapshot 1 active",
+    ]
+    assert "given up by mcp: no better" in said[0]
+    assert "5 events newly in a topic" in said[2]
+    assert "published by itself" in said[2]
+    assert "Rolled back to by mcp ," in said[3]
+    assert ": labels went wrong" in said[3]
+    assert f"/console/changes/diff?from={first}&amp;to={second}" in rows[2]
+    assert f"/console/changes/rollback?snapshot={second}" in rows[2]
+    assert "rollback" not in rows[3]
 
 
 async def test_nothing_changes_by_opening_a_page(served: Served, browser: Browser, database: Database) -> None:
@@ -71,6 +195,9 @@ async def test_nothing_changes_by_opening_a_page(served: Served, browser: Browse
     _, second = await _two_snapshots(served, database)
     for act in ("build", "publish", "discard", "rollback", "resume"):
         assert (await browser.get(f"/console/changes/{act}", snapshot=second)).status_code == 200
+    build_id = await builds.queue(database)
+    assert (await browser.get("/console/changes/abort", build=build_id)).status_code == 200
+    assert (await served.call("get_snapshot_status", {})).content["queued"] == 1
     status = await served.call("get_snapshot_status", {})
     assert status.content["active_snapshot_id"] == second
 
@@ -124,3 +251,34 @@ async def test_a_build_form_asks_for_one_build(served: Served, browser: Browser,
     assert (await memory.registry.status("default"))["queued"] == 1
     await browser.submit(await browser.get("/console/changes/build"), "/console/changes/build")
     assert (await memory.registry.status("default"))["queued"] == 2
+
+
+class TestWithKeys:
+    """Where callers need a key."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """The console asks for a key."""
+        return WITH_KEYS
+
+    async def test_a_reader_sees_states_but_no_names_and_no_reasons(
+        self, served: Served, browser: Browser, database: Database, memory: Memory
+    ) -> None:
+        """What administrators write may name anybody; whoever only reads sees what is served, and since when."""
+        for number in range(2):
+            await append(database.server_dsn, conversation(5, seed=number, start=number * 1_000))
+            await builds.build(database)
+        await memory.registry.rollback("default", actor="key:zzz", reason="labels went wrong")
+        await memory.registry.abort("default", await builds.queue(database), actor="key:zzz", reason="wrong model")
+        async with access_store(database) as store:
+            await browser.sign_in(await make_key(store, "ada", roles=("read",), faces=("core",)))
+        page = await browser.get("/console/changes")
+        said = text_of(page.text)
+        for part in ("Build given up", "Snapshot 2 previous", "Snapshot 1 active", "5 events newly in a topic"):
+            assert part in said
+        for part in ("zzz", "labels", "wrong model"):
+            assert part not in said
+        links = [a.get("href") or "" for tag, a in elements(page.text) if "/console/changes/" in (a.get("href") or "")]
+        assert links == []
+        build_id = (await memory.registry.builds("default", limit=1))[0]["build_id"]
+        assert (await browser.get("/console/changes/abort", build=build_id)).status_code == 403

@@ -84,11 +84,16 @@ class Forms:
             "event": one_of(known.events),
             "note": one_of({**known.notes, **known.held}),
             "snapshot": one_of(known.snapshots),
+            "build": one_of(known.builds),
             "key": one_of(known.keys),
             "grant": one_of(known.grants),
             "name": rng.choice(PEOPLE),
         }
-        query = {"snapshot": things["snapshot"]} if is_honest else rng.choice(({}, {"as": rng.choice(PEOPLE)}))
+        query = (
+            {name: things[name] for name in ("snapshot", "build")}
+            if is_honest
+            else rng.choice(({}, {"as": rng.choice(PEOPLE)}))
+        )
         path = "/console" + template.format_map(things)
         address = f"{path}{'&' if '?' in path else '?'}{urlencode(query)}"
         token, is_right = await somebody.form_token(), is_honest or rng.random() < 0.5
@@ -100,6 +105,7 @@ class Forms:
             **await hidden_in(somebody, address),
             "form_token": token,
             "snapshot": things["snapshot"],
+            "build": things["build"],
             "decision": rng.choice(("approve", "refuse", "hold", "x")),
             "own": "\n".join(somebody.own if is_honest else rng.choice(PAIRS)),
             "force": "on",
@@ -136,6 +142,8 @@ class Forms:
                 return somebody.sees(known.grants[things["grant"]])
             case ["changes", "publish" | "discard" | "rollback"]:
                 return somebody.sees(known.snapshots[form["snapshot"]])
+            case ["changes", "abort"]:
+                return somebody.sees(known.builds[form["build"]])
         return True
 
 

@@ -44,7 +44,6 @@ PAGES = (
     "/erasures/era_x/receipt",
     "/changes",
     "/changes/diff",
-    "/changes/builds",
     "/changes/builds/{build}",
     "/changes/{act}",
     "/review",
@@ -62,7 +61,7 @@ PAGES = (
 )
 """The addresses below the console's; `{name}` stands for one of what there is, of all tenants."""
 
-ACTS = ("build", "publish", "discard", "rollback", "resume", "x")
+ACTS = ("build", "abort", "publish", "discard", "rollback", "resume", "x")
 
 
 @pytest.fixture
@@ -86,6 +85,7 @@ def _address(rng: random.Random, known: Known) -> str:
         "to": rng.choice((*known.snapshots, "active")),
         "snapshot": rng.choice([*known.snapshots]),
         "before": rng.choice([*known.builds]),
+        "build": rng.choice([*known.builds]),
         "after": rng.choice(("", "0", "ada", "-1", "9" * 30)),
     }
     chosen = rng.sample(sorted(parameters), rng.randrange(1, 7))

@@ -18,6 +18,7 @@ from myria_server.console import live
 from myria_server.http import streams
 from tests.console.conftest import WITH_KEYS, Browser, text_of
 from tests.server.wire import Served, event, serving
+from tests.support import builds
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
@@ -89,6 +90,19 @@ async def test_news_comes_to_an_open_page(served: Served, browser: Browser) -> N
         assert part in page.text
         await served.call("append_event", event("b"))
         assert ">2</dd>" in await opened.until(">2</dd>")
+
+
+async def test_a_build_that_is_given_up_ends_on_an_open_page(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """The page shows that it waits, then that it was given up; by whom and why is for administrators."""
+    build_id = await builds.queue(database)
+    async with stream(browser) as opened:
+        await opened.until("waiting")
+        await served.call("abort_build", {"build_id": build_id, "reason": "wrong model"})
+        news = await opened.until("given up")
+        assert "idle" in news
+        assert "wrong model" not in news
 
 
 async def test_without_scripts_the_page_says_to_reload(browser: Browser) -> None:

@@ -49,7 +49,7 @@ async def test_giving_up_ends_the_pause(database: Database, registry: Registry) 
     status = await registry.status(TENANT)
     assert (status["paused"], status["held_snapshot_id"], status["active_snapshot_id"]) == (False, None, active)
     assert status["last_build"]["status"] == "aborted"
-    assert status["last_build"]["error"]["message"] == "given up by ana: wrong labels"
+    assert (await registry.build(TENANT, answer["build_id"]))["error"]["message"] == "given up by ana: wrong labels"
     assert status["tail_events"] == 12
     assert await status_of(registry, held) == "superseded"
     with pytest.raises(errors.SnapshotNotHeld):

@@ -116,8 +116,7 @@ async def test_a_build_is_given_up_over_mcp(served: Served, database: Database) 
         gone = fits("abort_build", await served.call("abort_build", {"build_id": build_id, "reason": "wrong model"}))
         assert gone == {"build_id": build_id, "status": "aborted"}
     status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
-    assert (status["queued"], status["last_build"]["status"]) == (0, "aborted")
-    assert status["last_build"]["error"]["details"]["reason"] == "wrong model"
+    assert (status["queued"], status["last_build"]["status"], status["last_build"]["error"]) == (0, "aborted", None)
     for name, code in ((ended, "build_ended"), ("bld_nobody", "build_not_found")):
         assert (await served.call("abort_build", {"build_id": name})).code == code
 

@@ -8,6 +8,7 @@ Answers are JSON-ready.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -34,6 +35,9 @@ Json = dict[str, Any]
 
 MOST_NEWER = 1_000
 """Events up to which those that a snapshot lacks are counted: after a rollback there may be very many."""
+
+MOST_MOVES = 3
+"""Moves to one snapshot that a list of builds holds."""
 
 _RESTORABLE = ("active", "archived")
 """Statuses of a snapshot to which a rollback may lead."""
@@ -122,7 +126,12 @@ class Registry:
         return {"snapshots": snapshots, "next_cursor": next_cursor}
 
     async def builds(self, tenant: str, *, limit: int = 20, before: str | None = None) -> list[Json]:
-        """Return builds, newest first, with their counts and errors; with `before`, those older than that build.
+        """Return builds, newest first, and what became of their snapshots; with `before`, those older than that one.
+
+        Returns:
+            For each build what `build` returns, but no progress; `asked_by`; the `number` and `status` of its
+            `snapshot`, None where none is kept; and the newest `moves` that made it the active one, at most
+            `MOST_MOVES`.
 
         Raises:
             BuildNotFound: there is no build `before`.
@@ -130,7 +139,19 @@ class Registry:
         async with self._database.read(tenant) as connection:
             begin = None if before is None else (await _kept_build(connection, tenant, before))["created_at"]
             rows = await connection.fetch(sql("builds.page"), tenant, begin, before, limit)
-            return [await _build(connection, tenant, BuildRow.from_row(row)) for row in rows]
+            snapshot_ids = [row["snapshot_id"] for row in rows if row["snapshot_id"] is not None]
+            moves: defaultdict[str, list[Json]] = defaultdict(list)
+            for move in await connection.fetch(sql("snapshots.moves_to"), tenant, snapshot_ids, MOST_MOVES):
+                moves[move["to_snapshot_id"]].append({**dict(move), "moved_at": _time(move["moved_at"])})
+            return [
+                {
+                    **await _build(connection, tenant, BuildRow.from_row(row)),
+                    "asked_by": row["asked_by"],
+                    "snapshot": _kept(row),
+                    "moves": moves[row["snapshot_id"]],
+                }
+                for row in rows
+            ]
 
     async def build(self, tenant: str, build_id: str) -> Json:
         """Return one build with its progress (`tasks`, `tasks_done`, `events`).
@@ -186,6 +207,9 @@ class Registry:
             last_event = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
             build = BuildRow.from_row(newest_build) if newest_build is not None else None
             last_build = await _build_summary(connection, tenant, build) if build is not None else None
+            if last_build is not None and last_build["status"] == "aborted":
+                # Every reader of the tenant gets the status, and who gave the build up, and why, may name anybody.
+                last_build["error"] = None
             degraded = None
             if active is not None:
                 counts = orjson.loads(active["counts"])
@@ -533,6 +557,14 @@ def _within(max_bytes: int, items: list[Json]) -> list[Json]:
         if bytes_left < 0:
             return items[: max(1, position)]
     return items
+
+
+def _kept(row: asyncpg.Record) -> Json | None:
+    """Return number and status of the snapshot in a row of `builds.page`; None where it is gone, or on its way out."""
+    status = row["snapshot_status"]
+    if status is None or (status == "superseded" and row["snapshot_activated_at"] is not None):
+        return None
+    return {"number": row["snapshot_number"], "status": status}
 
 
 def _snapshot(row: asyncpg.Record) -> Json:

@@ -57,6 +57,7 @@ CREATE TABLE myria.pointer_moves (
 );
 COMMENT ON TABLE myria.pointer_moves IS 'Append-only history of the pointer: who moved it, when, why, from and to.';
 COMMENT ON COLUMN myria.pointer_moves.manager IS 'The field manager that asked on Kubernetes, as it called itself: not verified.';
+CREATE INDEX pointer_moves_to ON myria.pointer_moves (tenant_id, to_snapshot_id, move_id);
 CREATE UNIQUE INDEX pointer_moves_resource ON myria.pointer_moves (tenant_id, resource_uid) WHERE resource_uid IS NOT NULL;
 
 CREATE TABLE myria.nodes (

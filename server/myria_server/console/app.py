@@ -169,7 +169,6 @@ class Console:
                 Route(PREFIX + "/keys/{key_id}/rotate", self._acting(key_pages.rotate), methods=["POST"]),
                 Route(PREFIX + "/changes", self._viewing(pages.overview, ("read", "admin"))),
                 Route(PREFIX + "/changes/events", self._viewing(pages.events, ("read", "admin"))),
-                Route(PREFIX + "/changes/builds", self._viewing(built.overview, ("admin",))),
                 Route(PREFIX + "/changes/builds/{build_id}", self._viewing(built.build, ("admin",))),
                 Route(
                     PREFIX + "/changes/diff",

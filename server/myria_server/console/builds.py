@@ -1,4 +1,4 @@
-"""The pages of builds: which there were, and of one what it did, what failed, what it cost, and what to do next."""
+"""The page of one build: what it did, what failed, what it cost, and what to do next."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from myria.settings import Settings
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import id_of
 
-_PAGE = 50
-
 NEXT: Mapping[str, tuple[str, str | None]] = {
     "queued": ("It begins when a builder is free. Where it stays queued, no builder runs.", "MyriaBuildsStuck"),
     "running": ("It goes on by itself. Questions are answered from the active snapshot meanwhile.", "MyriaBuildsStuck"),
@@ -28,7 +26,10 @@ NEXT: Mapping[str, tuple[str, str | None]] = {
         "The active snapshot stays, and Myria tries again by itself, later after each failure. Mend the cause first.",
         "MyriaBuildsFailing",
     ),
-    "aborted": ("It was given up. The next build takes its events.", None),
+    "aborted": (
+        "It was given up. The next build takes its events: one that you ask for, or one that new events begin.",
+        None,
+    ),
 }
 """What a build's status means for whoever looks at it, and the runbook to read."""
 
@@ -48,21 +49,11 @@ _DONE_BY: Mapping[str, str] = {
 
 
 class BuildPages:
-    """The pages, for administrators alone: errors name the people of every scope."""
+    """The page, for administrators alone: errors name the people of every scope."""
 
     def __init__(self, memory: Memory, settings: Settings) -> None:
         self._memory = memory
         self._runbooks = settings.console.runbooks_url
-
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """List builds, newest first."""
-        desk.principal.need_api("admin")
-        before = id_of(request.query_params.get("before", "")) or None
-        builds = await self._memory.registry.builds(desk.principal.tenant, limit=_PAGE + 1, before=before)
-        return "builds.html", {
-            "builds": builds[:_PAGE],
-            "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
-        }
 
     async def build(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show one build."""

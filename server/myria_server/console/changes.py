@@ -1,75 +1,96 @@
-"""Snapshots and builds: what changed, what is held for approval, and the acts that move the active snapshot."""
+"""What builds do and have done, and the acts that start and end them and move the active snapshot."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myria.errors import InvalidArgument, PathNotFound, SnapshotNotFound
+from myria.errors import InvalidArgument, PathNotFound
+from myria.llm.audit import spent_by_build
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.fields import id_of
 from myria_server.console.live import LiveBuilds
 from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 20
-_BUILDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Act:
-    """Something that a form can do: the tool, its argument that names a snapshot, and what its page says."""
+    """Something that a form can do: the tool, and what its page says.
+
+    `about`: what the address names, if anything; `argument`: the tool's argument that names it; `statuses`: those of
+    what it can be done to.
+    """
 
     tool: str
-    argument: str | None
     title: str
     effect: str
     button: str
-    takes_reason: bool = True
+    about: Literal["snapshot", "build"] | None = None
+    argument: str = ""
+    statuses: tuple[str, ...] = ()
 
 
 ACTS: Mapping[str, _Act] = {
     "build": _Act(
         "trigger_build",
-        None,
         "Build now",
         "New events are compiled into a new snapshot. Questions are answered meanwhile as they are now.",
         "Build",
     ),
+    "abort": _Act(
+        "abort_build",
+        "Give up a build",
+        "It ends without a snapshot, and what it has done is thrown away. The active snapshot stays. The events stay "
+        "in the log and are found as now; the next build takes them: one that you ask for, or one that new "
+        "events begin.",
+        "Give up",
+        about="build",
+        argument="build_id",
+        statuses=("queued", "running", "held"),
+    ),
     "publish": _Act(
         "publish_snapshot",
-        "snapshot_id",
         "Publish a held snapshot",
         "Every question is answered from this snapshot from then on. The snapshot that is active now stays for a "
-        "rollback.",
+        "rollback. Automatic builds go on.",
         "Publish",
+        about="snapshot",
+        argument="snapshot_id",
+        statuses=("held",),
     ),
     "discard": _Act(
         "discard_snapshot",
-        "snapshot_id",
         "Discard a held snapshot",
-        "It is never published. Its events stay in the log, and the next build takes them.",
+        "It is never published, and the active snapshot stays. Its events stay in the log; the next build takes them: "
+        "one that you ask for, or one that new events begin.",
         "Discard",
+        about="snapshot",
+        argument="snapshot_id",
+        statuses=("held",),
     ),
     "rollback": _Act(
         "rollback",
-        "to",
         "Roll back",
         "From then on every question is answered from this earlier snapshot. Newer events are still found, and what "
         "was forgotten or erased does not come back. Automatic builds pause until you resume them on the page Changes.",
         "Roll back",
+        about="snapshot",
+        argument="to",
+        statuses=("archived",),
     ),
     "resume": _Act(
         "resume_builds",
-        None,
         "Resume automatic builds",
-        "Builds start again by themselves when events wait.",
+        "Builds start again by themselves when events wait. The next one takes in again what the rollback left out.",
         "Resume",
-        takes_reason=False,
     ),
 }
 """The acts, by the last part of their address."""
@@ -88,10 +109,17 @@ def _act_of(request: Request) -> _Act:
     return ACTS[name]
 
 
-def _need_snapshot(act: _Act, snapshot_id: str) -> None:
-    """Refuse an act that names no snapshot: the tools would choose one, and nobody has seen which."""
-    if act.argument is not None and not snapshot_id:
-        raise InvalidArgument("Choose a snapshot on the page Changes first.", field="snapshot")
+def _named(act: _Act, values: Mapping[str, str]) -> str:
+    """Return the id of what an act is about; empty where it is about nothing.
+
+    Raises:
+        InvalidArgument: none is named. A tool might choose one, and nobody has seen which.
+    """
+    if act.about is None:
+        return ""
+    if not (name := id_of(values.get(act.about, ""))):
+        raise InvalidArgument(f"Choose a {act.about} on the page Changes first.", field=act.about)
+    return name
 
 
 def _is_done(name: str, snapshot_id: str, status: Json) -> bool:
@@ -112,44 +140,58 @@ class ChangePages:
         self._live = live
 
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show what builds do now, the snapshots that are kept and, to administrators, who moved the active one."""
-        cursor, tenant = request.query_params.get("cursor"), desk.principal.tenant
+        """Show what builds do now, and one page of what they did: who and why only to administrators."""
+        before, tenant = id_of(request.query_params.get("before", "")) or None, desk.principal.tenant
         await desk.call("get_snapshot_status")  # refuses whoever may not see what the page shows of builds
         status = await self._live.status(tenant)
-        listed = await desk.call("list_snapshots", limit=_PAGE, cursor=cursor)
-        is_admin = desk.is_admin and not cursor
+        builds = await self._memory.registry.builds(tenant, limit=_PAGE + 1, before=before)
         return "changes.html", {
             "status": status,
-            "snapshots": listed["snapshots"],
-            "next_cursor": listed["next_cursor"],
-            "moves": await self._memory.registry.moves(tenant, limit=_PAGE) if is_admin else [],
-            "builds": await self._memory.registry.builds(tenant, limit=_BUILDS) if is_admin else [],
+            "builds": builds[:_PAGE],
+            "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
+            "is_later": before is not None,
             "done": request.query_params.get("done", ""),
             "acts": ACTS,
         }
 
     async def confirm(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show what an act will change, and ask once."""
-        act = _act_of(request)
-        snapshot_id = request.query_params.get("snapshot", "")
-        _need_snapshot(act, snapshot_id)
+        act, tenant = _act_of(request), desk.principal.tenant
+        about, registry = _named(act, request.query_params), self._memory.registry
         status = await desk.call("get_snapshot_status")
+        found: Json | None = None
+        if act.about == "snapshot":
+            found = await registry.snapshot(tenant, about)
+        elif act.about == "build":
+            found = await self._build(desk, about)
+        moves = await registry.moves(tenant, limit=1) if desk.is_admin else []
         return "confirm.html", {
             "act": act,
             "name": request.path_params["act"],
-            "snapshot_id": snapshot_id,
-            "wanted": await self._kept(desk.principal.tenant, snapshot_id),
-            "active": await self._kept(desk.principal.tenant, status["active_snapshot_id"]),
+            "about": about,
+            "found": found,
+            "active": (await registry.active_snapshot(tenant))["snapshot"],
+            "waiting_after": status["queued"] - int(found is not None and found["status"] == "queued"),
+            "rollback": next((move for move in moves if move["kind"] == "rollback"), None),
             "status": status,
-            "situation": await self._situation(desk.principal.tenant, status),
+            "situation": await self._situation(tenant, status),
         }
 
-    async def _kept(self, tenant: str, snapshot_id: str | None) -> Json | None:
-        """Return a snapshot by its id, None where none is named or kept."""
-        try:
-            return await self._memory.registry.snapshot(tenant, snapshot_id) if snapshot_id else None
-        except SnapshotNotFound:
-            return None
+    async def _build(self, desk: Desk, build_id: str) -> Json:
+        """Return a build, its progress, who asked for it, and what it asked of models.
+
+        Raises:
+            AccessError: the visitor does not administer: a build tells of every group of people.
+            BuildNotFound: no such build.
+        """
+        desk.principal.need_api("admin")
+        desk.principal.need(("admin",), what="a build")
+        registry, tenant = self._memory.registry, desk.principal.tenant
+        build = await registry.build(tenant, build_id)
+        spent = await spent_by_build(self._memory.database, tenant, build_id)
+        sums = {name: sum(one[name] for one in spent) for name in ("calls", "cost_microusd")}
+        asked = None if build["request_id"] is None else await registry.request(tenant, build["request_id"])
+        return {**build, **sums, "asked_by": None if asked is None else asked["actor"]}
 
     async def act(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
         """Carry out an act that a form asks for, once however often the form is sent.
@@ -158,21 +200,21 @@ class ChangePages:
             RoleRequired, FaceNotAllowed: the visitor does not administer.
             ToolRefused: the tool refuses; or the snapshots are no longer as the form's page showed them.
         """
-        chosen, name, snapshot_id = _act_of(request), request.path_params["act"], form.get("snapshot", "")
+        chosen, name = _act_of(request), request.path_params["act"]
         # Before the status, which a reader may read: nobody else is told that the act is done.
         desk.principal.need(("admin",), what="this form")
         desk.principal.need_api("admin")
+        about = _named(chosen, form)
         done = f"{PREFIX}/changes?done={name}"
-        arguments: dict[str, Any] = {"reason": form.get("reason", "").strip()} if chosen.takes_reason else {}
-        if chosen.argument is not None:
-            _need_snapshot(chosen, snapshot_id)
-            arguments[chosen.argument] = snapshot_id
+        arguments = {"reason": form.get("reason", "").strip()}
+        if chosen.about is not None:
+            arguments[chosen.argument] = about
         if name == "build":
             arguments["idempotency_key"] = Visitor.form_id(form["form_token"])
         elif name in ("publish", "rollback", "resume"):
             status = await desk.call("get_snapshot_status")
             if form.get("situation", "") != await self._situation(desk.principal.tenant, status):
-                if _is_done(name, snapshot_id, status):
+                if _is_done(name, about, status):
                     return done
                 raise ToolRefused({"code": "form_outdated", "message": _OUTDATED}, 409)
         await desk.call(chosen.tool, **arguments)

@@ -50,6 +50,16 @@ PROTECTION: Mapping[str, str] = {
 }
 """Headers of every answer of the console, be it a page, a file, a redirect or a stream."""
 
+STATES: Mapping[str, str] = {"aborted": "given up", "archived": "previous", "staging": "being built"}
+"""What a person reads for a status, where that is another word."""
+
+CAUSES: Mapping[str, str] = {
+    "manual": "asked for",
+    "inactivity": "no new event came for a while",
+    "tail_threshold": "many events waited",
+}
+"""What a person reads for the trigger of a build."""
+
 _ALIKE = 2
 """From so many topics of one label on, something else must tell them apart."""
 
@@ -96,6 +106,8 @@ def _environment() -> Environment:
     environment.globals.update(prefix=PREFIX, static=static_address, most_newer=MOST_NEWER)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
+        state=_state,
+        cause=CAUSES.__getitem__,
         told_apart=told_apart,
         marked=_marked,
         listed=_listed,
@@ -104,6 +116,11 @@ def _environment() -> Environment:
         gist=gist_of,
     )
     return environment
+
+
+def _state(status: str) -> Markup:
+    """Return the status of a build or a snapshot as people read it, in the colour that it has everywhere."""
+    return Markup('<span class="state {}">{}</span>').format(status, STATES.get(status, status.replace("_", " ")))
 
 
 def _moment(text: str | None) -> Markup:

@@ -65,10 +65,13 @@ SELECT * FROM myria.builds WHERE tenant_id = $1
 ORDER BY created_at DESC LIMIT 1;
 
 -- name: page
--- Builds, newest first; the key of the last row of the page before, or nulls.
-SELECT * FROM myria.builds
-WHERE tenant_id = $1 AND ($2::timestamptz IS NULL OR (created_at, build_id) < ($2, $3))
-ORDER BY created_at DESC, build_id DESC
+-- Builds, newest first, with who asked and what became of the snapshot; the key of the last row of the page before, or nulls.
+SELECT b.*, r.actor AS asked_by, s.number AS snapshot_number, s.status AS snapshot_status, s.activated_at AS snapshot_activated_at
+FROM myria.builds b
+LEFT JOIN myria.rebuild_requests r ON r.tenant_id = $1 AND r.request_id = b.request_id
+LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = b.snapshot_id
+WHERE b.tenant_id = $1 AND ($2::timestamptz IS NULL OR (b.created_at, b.build_id) < ($2, $3))
+ORDER BY b.created_at DESC, b.build_id DESC
 LIMIT $4;
 
 -- name: unfinished

@@ -151,6 +151,15 @@ SELECT EXISTS (SELECT FROM myria.rebuild_requests r
 SELECT kind, from_snapshot_id, to_snapshot_id, actor, reason, moved_at, resource_name, resource_uid, manager
 FROM myria.pointer_moves WHERE tenant_id = $1 ORDER BY move_id DESC LIMIT $2;
 
+-- name: moves_to
+-- The newest $3 moves to each of some snapshots, newest first.
+SELECT m.* FROM unnest($2::text[]) AS wanted (snapshot_id)
+CROSS JOIN LATERAL (
+    SELECT l.move_id, l.kind, l.to_snapshot_id, l.actor, l.reason, l.moved_at
+    FROM myria.pointer_moves l WHERE l.tenant_id = $1 AND l.to_snapshot_id = wanted.snapshot_id
+    ORDER BY l.move_id DESC LIMIT $3) m
+ORDER BY m.move_id DESC;
+
 -- name: pause
 UPDATE myria.tenants SET auto_paused_at = clock_timestamp(), auto_paused_reason = $2 WHERE tenant_id = $1;
 
