@@ -16,6 +16,7 @@ from tests.console.conftest import WITH_KEYS, Browser, elements, text_of
 from tests.server.wire import Served, call, event, headers
 from tests.support import builds
 from tests.support.keys import access_store, make_key
+from tests.support.patience import until
 from tests.support.postgres import Database
 
 
@@ -118,6 +119,20 @@ async def test_all_that_is_remembered_of_one_can_be_saved(served: Served, browse
     assert [line["internal"] for line in lines].index(True) == 7
     other = await browser.get("/console/people/export", name="ben")
     assert json.loads(other.text) == {"complete": True, "events": 0, "name": "ben"}
+
+
+async def test_whoever_goes_away_in_the_middle_of_a_file_leaves_no_error(
+    served: Served, browser: Browser, memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server stops reading, and reports no fault of its own."""
+    for start in range(0, 600, 100):
+        events = [event(f"k{n}", text=f"tea {n}", participants=["ana"]) for n in range(start, start + 100)]
+        await served.call("append_events", {"events": events})
+    for _ in range(10):
+        async with browser.client.stream("GET", "/console/people/export", params={"name": "ana"}) as answer:
+            await anext(answer.aiter_raw())
+    await until(lambda: not memory.database.in_use, "the last read ends")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_name_may_hold_a_comma(served: Served, browser: Browser) -> None:

@@ -1,10 +1,11 @@
-"""Connections: what each costs, and what is left of one whose transaction could not begin."""
+"""Connections: what each costs, and what is left of one whose transaction could not begin, or not end."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 
+import anyio
 import asyncpg
 import pytest
 
@@ -97,3 +98,20 @@ async def test_a_cancelled_task_ends_though_its_connection_is_closed(database: D
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
+
+
+@pytest.mark.parametrize("at", ["statement", "commit"])
+async def test_whoever_is_cancelled_again_and_again_leaves_a_sound_connection(
+    database: Database, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    """As where a browser goes away: anyio cancels the clean-up, too. Nothing stays open, and no error is logged."""
+    async with Pool(database.server_dsn, PoolOptions(size=1)) as pool:
+        async with anyio.create_task_group() as group, pool.read(TENANT) as connection:
+            asyncio.get_running_loop().call_soon(group.cancel_scope.cancel)
+            if at == "statement":
+                await connection.execute("SELECT pg_sleep(1000)")
+        assert group.cancel_scope.cancelled_caught
+        async with pool.connection() as connection:
+            assert not connection.is_in_transaction()
+            assert await connection.fetchval("SELECT coalesce(current_setting('myria.tenant', true), '')") == ""
+    assert not [record for record in caplog.records if record.name == "asyncio"]

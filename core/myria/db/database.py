@@ -193,7 +193,11 @@ class Database:
                 raise
             finally:
                 with _quietly():
-                    await pool.release(connection, timeout=2.0)
+                    if not connection.is_closed() and connection.is_in_transaction():
+                        # Whoever was cancelled is cancelled again while this waits (anyio): a task of its own goes on.
+                        await asyncio.shield(_roll_back_and_release(pool, connection))
+                    else:
+                        await pool.release(connection, timeout=2.0)
         finally:
             self._in_use_or_waiting -= 1
             if self._turns is not None:
@@ -440,6 +444,19 @@ _UNREACHABLE = (
     TimeoutError,
     OSError,
 )
+
+
+async def _roll_back_and_release(
+    pool: asyncpg.Pool[asyncpg.Record], connection: PoolConnectionProxy[asyncpg.Record]
+) -> None:
+    """Give a connection back whose COMMIT or ROLLBACK was cancelled, as where a browser leaves in the middle of a file.
+
+    asyncpg rolls such a transaction back as well, but reports it as an error of this program.
+    """
+    with _quietly():
+        await connection.execute("ROLLBACK", timeout=2.0)
+    with _quietly():
+        await pool.release(connection, timeout=2.0)
 
 
 @contextmanager
