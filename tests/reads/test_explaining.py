@@ -152,6 +152,18 @@ async def test_a_tree_explains_its_events_too(memory: Memory) -> None:
     assert (await memory.retrieval.query_references("default", small))["expected"]["stage"] == "no_room"
 
 
+async def test_an_event_that_fits_on_no_page_is_not_said_to_come_later(memory: Memory) -> None:
+    """What is larger than the whole answer may be is told from what a later page has."""
+    question = ReferencesQuery(participants=("rosa",), query="price", explain=True, format="text", max_tokens=20)
+    best = EventNodesQuery(participants=("rosa",), query="price", limit=2)
+    first, second = (await memory.retrieval.query_event_nodes("default", best))["root"]["children"]
+    for expected, stage in ((first, "too_large"), (second, "no_room")):
+        asked = replace(question, expected=expected["event_id"], participants=None)
+        told = (await memory.show("default", asked)).content
+        assert told["expected"]["stage"] == stage
+        assert told["next_cursor"]
+
+
 async def test_every_page_adds_up_and_only_the_first_says_what_became_of_an_event(memory: Memory) -> None:
     """Shares add up on later pages too; where an expected event stands is a question to the first page."""
     question = EventNodesQuery(participants=("rosa",), query="what is the price of the heater", explain=True, limit=4)

@@ -252,8 +252,10 @@ def _expected(query: Query, answer: Assembled, result: SearchResult, covered: fr
     placed = result.expected or Placed(stage="not_visible")
     stage = placed.stage
     if stage == "shown" and all(hit.event["event_id"] != query.expected for hit in answer.placed):
-        is_skipped = query.expected in answer.skipped
-        stage = "said_again" if result.expected_seq in covered and not is_skipped else "no_room"
+        if query.expected in answer.skipped:
+            stage = "too_large"
+        else:
+            stage = "said_again" if result.expected_seq in covered else "no_room"
     return {
         "event_id": query.expected,
         "stage": stage,

@@ -28,7 +28,16 @@ Signal = Literal[
 """What may raise or lower a score, by name; docs/retrieval.md says what each is."""
 
 Stage = Literal[
-    "shown", "said_again", "no_room", "not_matched", "filtered", "nothing_fits", "replaced", "internal", "not_visible"
+    "shown",
+    "said_again",
+    "no_room",
+    "too_large",
+    "not_matched",
+    "filtered",
+    "nothing_fits",
+    "replaced",
+    "internal",
+    "not_visible",
 ]
 """What became of an expected event. `not_visible` to who asks, absent or withdrawn, which look alike."""
 
@@ -57,7 +66,8 @@ SIGNALS: Final[Mapping[str, str]] = {
 STAGES: Final[Mapping[str, str]] = {
     "shown": "It is shown.",
     "said_again": "A match that says the same stands for it.",
-    "no_room": "It was ranked, but what stands before it fills the answer.",
+    "no_room": "It is on a later page: what stands before it fills this one.",
+    "too_large": "It alone is larger than the answer may be: allow more tokens, or open it by its id.",
     "not_matched": "It holds nothing of the question.",
     "filtered": "The channel, conversation or time asked for excludes it.",
     "nothing_fits": "No event answers the question well enough, so none is shown.",

@@ -226,6 +226,7 @@ class ExpectedEvent(Answer):
         "shown",
         "said_again",
         "no_room",
+        "too_large",
         "not_matched",
         "filtered",
         "nothing_fits",
@@ -233,10 +234,10 @@ class ExpectedEvent(Answer):
         "internal",
         "not_visible",
     ] = Field(
-        description="shown; said_again: a match stands for it; no_room: ranked after what there was room for; "
-        "not_matched: holds nothing of the question; filtered: channel, types, context or time exclude it; "
-        "nothing_fits: no event answers well enough; replaced by a newer one; internal; not_visible: absent, withdrawn "
-        "or not yours"
+        description="shown; said_again: a match stands for it; no_room: ranked after what there was room for, so "
+        "on a later page; too_large: it fits on no page; not_matched: holds nothing of the question; filtered: "
+        "channel, types, context or time exclude it; nothing_fits: no event answers well enough; replaced by a newer "
+        "one; internal; not_visible: absent, withdrawn or not yours"
     )
     place: int | None = Field(description="In the ranking, from 1; null where it is not ranked")
     score: int
