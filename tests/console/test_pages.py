@@ -198,6 +198,8 @@ async def test_an_erasure_counts_before_it_erases(served: Served, browser: Brows
     done = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "ada"})
     assert done.url.path.startswith("/console/erasures/")
     assert "4 of 4 events" in text_of(done.text)
+    again = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "ada"})
+    assert again.url == done.url
     assert "secret" not in text_of((await browser.get("/console/ask", **{"as": "ada"})).text)
     early = await browser.get(f"{done.url.path}/receipt")
     assert "is not done" in text_of(early.text)

@@ -92,8 +92,12 @@ async def test_the_tool_begins_and_the_control_plane_carries_out(
     planned = await called(guarded, officer, "preview_erasure", **chosen, limit=3)
     assert (planned["counts"]["events"], len(planned["events"])) == (8, 3)
     assert PHRASE not in str(planned)
-    begun = await called(guarded, officer, "erase", **chosen, expected_events=8, reason="request 17")
+    named = {"expected_events": 8, "reason": "request 17", "idempotency_key": "17"}
+    begun = await called(guarded, officer, "erase", **chosen, **named)
     assert (begun["events"], begun["withdrawn"], begun["erased"], begun["by"]) == (8, 8, 0, actor)
+    assert await called(guarded, officer, "erase", **chosen, **named) == begun
+    other_chosen = await called(guarded, officer, "erase", query=PHRASE, **named)
+    assert other_chosen["error"]["details"]["field"] == "idempotency_key"
     assert "quokka" not in await shown(guarded, admin)
     erasure_id = begun["erasure_id"]
     early = await called(guarded, officer, "get_erasure_receipt", erasure_id=erasure_id)
@@ -126,6 +130,9 @@ async def test_the_tool_begins_and_the_control_plane_carries_out(
         ("preview_erasure", "ok", actor),
         ("erase.start", "ok", actor),
         ("erase", "ok", actor),
+        ("erase", "ok", actor),
+        ("erase.start", "invalid_argument", actor),
+        ("erase", "invalid_argument", actor),
         ("get_erasure_receipt", "erasure_not_found", actor),
         ("get_erasure_receipt", "ok", actor),
         ("get_erasure_receipt", "ok", actor),

@@ -31,7 +31,7 @@ from myria.erasure.model import ErasurePlan, ErasureStatus, Json, Receipt, Recei
 from myria.erasure.pace import Pace
 from myria.erasure.receipts import chained, prove, remaining
 from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
-from myria.log.canonical import canonical_json
+from myria.log.canonical import canonical_json, digest
 from myria.log.event_log import EventLog
 from myria.log.high_water import high_water_mark
 from myria.log.ids import new_id
@@ -50,6 +50,9 @@ WITHDRAWN_AT_ONCE = 100_000, 2_000
 
 WITHDRAWN_WITHIN_S = 25.0
 """Seconds that such a commit may take; one that takes longer is tried with fewer events."""
+
+_ID_DIGITS = 32
+"""Of an erasure's id that follows from its caller's key, as many as of any other."""
 
 _KEY_BYTES = 32
 _WORKERS_END_WITHIN_S = 4000.0
@@ -123,6 +126,7 @@ class Erasures:
         try:
             async with self._database.write(self._tenant) as connection:
                 erasure_id = new_id("era")
+                await self._begin_listing(connection)
                 shared = await self._list_events(connection, erasure_id, selection)
                 arguments = (self._tenant, erasure_id)
                 rows = await connection.fetch(sql("erasure.listed"), *arguments, after, limit + 1)
@@ -149,28 +153,44 @@ class Erasures:
             raise errors.InternalError("a dry run gave no plan")
         return plan
 
-    async def start(self, selection: Selection, *, reason: str, bounds: StartBounds = StartBounds()) -> str:  # noqa: B008
+    async def start(
+        self,
+        selection: Selection,
+        *,
+        reason: str,
+        bounds: StartBounds = StartBounds(),  # noqa: B008
+        key: str | None = None,
+    ) -> str:
         """Store the list of events to erase, and return the erasure's id. Later events are not part of it.
 
         Args:
             bounds: limits that the erasure must keep; none where the caller owns the machine.
+            key: the caller's own name for this call: a repeat begins no other erasure, and returns the first one's id.
 
         Raises:
+            InvalidArgument: the key is that of an erasure of something else.
             EventNotFound: nothing is chosen that is not erased already.
             ErasureChanged: these are not as many events as `bounds` says.
             ErasureTooLarge: they are more than `bounds` allows, or too many erasures are not done.
             Overloaded: another selection of the tenant is being looked up; retry.
         """
         try:
-            return await self._start(selection, reason, bounds)
+            return await self._start(selection, reason, bounds, key)
         except errors.MyriaError as error:
             async with self._database.write(self._tenant) as connection:
                 await write_act(connection, replace(self._act("erase.start"), outcome=error.code))
             raise
 
-    async def _start(self, selection: Selection, reason: str, bounds: StartBounds) -> str:
-        erasure_id = new_id("era")
+    async def _start(self, selection: Selection, reason: str, bounds: StartBounds, key: str | None) -> str:
+        erasure_id = new_id("era") if key is None else f"era_{digest([self._actor, key]).hex()[:_ID_DIGITS]}"
         async with self._database.write(self._tenant) as connection:
+            await self._begin_listing(connection)
+            earlier = await connection.fetchval(sql("erasures.selected"), self._tenant, erasure_id)
+            if earlier is not None:
+                if not selection.summary().items() <= orjson.loads(earlier).items():
+                    message = "this idempotency_key is that of another erasure; take a new one"
+                    raise errors.InvalidArgument(message, field="idempotency_key")
+                return erasure_id
             shared = await self._list_events(connection, erasure_id, selection)
             counts = await connection.fetchrow(sql("erasure.count"), self._tenant, erasure_id)
             if counts is None or not counts["events"]:
@@ -409,10 +429,17 @@ class Erasures:
             await connection.execute(sql("erasure.admit"), self._tenant, keys)
             await write_act(connection, self._act("erase.admit", keys=len(keys)))
 
-    async def _list_events(self, connection: Connection, erasure_id: str, selection: Selection) -> int:
-        """Store the events of a selection as those of an erasure; return how many are shared with other people."""
+    async def _begin_listing(self, connection: Connection) -> None:
+        """Let no other selection of the tenant be looked up until the transaction ends.
+
+        Raises:
+            Overloaded: another one is being looked up.
+        """
         if not await connection.fetchval(sql("erasures.try_listing"), lock_key("list erasure", self._tenant)):
             raise errors.Overloaded("another selection of this tenant is being looked up; retry")
+
+    async def _list_events(self, connection: Connection, erasure_id: str, selection: Selection) -> int:
+        """Store the events of a selection as those of an erasure; return how many are shared with other people."""
         listing = (self._tenant, erasure_id)
         keys = [dedupe_key(channel, key) for channel, key in selection.sources]
         if selection.events or keys:

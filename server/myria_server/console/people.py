@@ -21,7 +21,7 @@ from myria.search.overview import Activity, Overview
 from myria.search.people import people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of
-from myria_server.console.visitors import PREFIX
+from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 100
 _PAGE_OF_ANYBODY = 24
@@ -139,6 +139,7 @@ async def erase(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
         shared=form.get("shared"),
         expected_events=number_of(form.get("expected_events"), default=0),
         reason=form.get("reason"),
+        idempotency_key=Visitor.form_id(form["form_token"]),
     )
     return f"{PREFIX}/erasures/{answer['erasure_id']}"
 

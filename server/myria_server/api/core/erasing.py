@@ -106,6 +106,9 @@ class EraseInput(ErasureSelection):
     reason: Annotated[str, needed(_read_reason, {"type": "string", "minLength": 1, "maxLength": MAX_REASON})] = Field(
         description="Why, for the receipt; it stays, so put no names into it"
     )
+    idempotency_key: OptionalIdentifier = Field(
+        default=None, description="Of your choice: a repetition with the same key begins no other erasure"
+    )
 
 
 class ErasuresInput(Input):

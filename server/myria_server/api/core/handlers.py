@@ -257,7 +257,7 @@ async def erase(call: ApiCall, request: EraseInput) -> Json:
     bounds = StartBounds(
         expected=request.expected_events, most=erasure_settings.max_events, most_open=erasure_settings.max_open
     )
-    erasure_id = await erasures.start(selection, reason=request.reason, bounds=bounds)
+    erasure_id = await erasures.start(selection, reason=request.reason, bounds=bounds, key=request.idempotency_key)
     # The erasure is stored now, and the control plane carries it out even if this wait ends early.
     with suppress(TimeoutError, UnavailableError):
         async with asyncio.timeout(_WITHDRAW_S):
