@@ -121,15 +121,24 @@ async def test_forgetting_can_be_undone(served: Served, browser: Browser) -> Non
     assert "note_not_found" in text_of(refused.text)
 
 
-async def test_forgetting_a_note_that_is_not_there_says_so(served: Served, browser: Browser) -> None:
-    """Neither the page that asks, nor the form, calls it protected; a form sent again neither."""
+async def test_forgetting_a_note_twice_says_that_it_is_forgotten(served: Served, browser: Browser) -> None:
+    """A form sent again leads to the same page, with an undo; so does the page that asks; no other note is named so."""
     note_id = await _remember(served, "Rosa prefers tea to coffee", importance=0.4)
     confirm = await browser.get(f"/console/notes/{note_id}/forget")
-    for _ in range(2):
-        again = await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"})
-    for answer in (again, await browser.get("/console/notes/note_none/forget")):
-        assert answer.status_code == 404
-        assert "note_not_found" in text_of(answer.text)
+    pages = [
+        await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"}),
+        await browser.submit(confirm, f"/console/notes/{note_id}/forget"),
+        await browser.get(f"/console/notes/{note_id}/forget"),
+    ]
+    assert pages[0].url == pages[1].url
+    for page in pages:
+        assert page.status_code == 200
+        assert "Forgotten. No answer holds it any more" in text_of(page.text)
+    undone = await browser.submit(pages[2], "/console/notes/restore")
+    assert "Restored. Answers hold it again." in text_of(undone.text)
+    absent = await browser.get("/console/notes/note_none/forget")
+    assert absent.status_code == 404
+    assert "note_not_found" in text_of(absent.text)
 
 
 async def test_a_protected_note_says_that_it_stays(served: Served, browser: Browser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -146,6 +147,9 @@ async def test_lists_have_pages_and_filters(served: Served, browser: Browser) ->
     assert "We decided on kiln 1." not in page.text
     older = page.text.partition(">Earlier ones<")[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
     assert "We decided on kiln 1." in (await browser.client.get(older)).text
+    chosen = page.text.partition('id="kind"')[2].partition("</select>")[0]
+    assert 'value="fact_l0"' in chosen
+    assert not re.search("[a-z]_", text_of(chosen))  # a person reads words, a program its kind
     assert "No note that waits fits" in text_of((await browser.get("/console/review", kind="fact")).text)
     assert "kiln 21" in (await browser.get("/console/review", kind="decision")).text
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import httpx
 import pytest
 
@@ -162,6 +165,10 @@ async def test_only_administrators_read_operations_and_audit(
         refused = await browser.get(path)
         assert refused.status_code == 403
         assert "role_required" in text_of(refused.text)
+    token = refused.text.partition('name="form_token" value="')[2].partition('"')[0]
+    sent = {"origin": str(browser.client.base_url).rstrip("/")}
+    resumed = await browser.client.post("/console/changes/resume", data={"form_token": token}, headers=sent)
+    assert resumed.status_code == 403
     admin, foreign = another(served), another(served)
     await admin.sign_in(await make_key(store, "root", roles=("read", "admin"), faces=("core", "admin")))
     both = ("core", "admin")
@@ -177,6 +184,12 @@ async def test_only_administrators_read_operations_and_audit(
     assert "No entry fits" in text_of((await admin.get("/console/audit", q="no such act")).text)
     exported = (await admin.get("/console/audit.jsonl", q="console.sign_in")).text.splitlines()
     assert len(exported) == 3  # of this tenant, not of the other
+    noted: dict[str, int] = {}
+    async with asyncio.timeout(PATIENCE_S):
+        while sum(noted.values()) < 5:  # refusals are written every second
+            lines = (await admin.get("/console/audit.jsonl", outcome="role_required")).text.splitlines()
+            noted = {entry["action"]: entry["times"] for entry in map(json.loads, lines)}
+    assert noted == {f"/console/{place}": 1 for place in ("operations", "audit", "audit.jsonl", "settings", "changes")}
     assert "console.sign_in" in text_of((await foreign.get("/console/audit")).text)
     assert len((await foreign.get("/console/audit.jsonl", q="console.sign_in")).text.splitlines()) == 1
     await admin.client.aclose()

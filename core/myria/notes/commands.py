@@ -11,7 +11,7 @@ import asyncpg
 import orjson
 
 from myria.db.queries import sql
-from myria.errors import AlreadySuperseded, EventNotFound, InvalidArgument, NoteExists, Overloaded
+from myria.errors import AlreadySuperseded, EventNotFound, InvalidArgument, NoteExists, NoteNotFound, Overloaded
 from myria.log.canonical import digest
 from myria.log.event_log import Counts, EventLog
 from myria.log.withdrawal.commands import MaySee, Withdrawals
@@ -313,6 +313,18 @@ class Notes:
         if row["live"] and not await self._rows.is_live(row, now):
             await self.expire(tenant, note_id, now)
         await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see)
+
+    async def is_forgotten(self, tenant: str, note_id: str, *, may_see: MaySee) -> bool:
+        """Tell whether a note was forgotten and not restored since; not where it is absent, or of others.
+
+        Args:
+            may_see: tells whether the caller may see what given participants see.
+        """
+        try:
+            row = await self._rows.current(tenant, note_id, may_see)
+        except NoteNotFound:
+            return False
+        return bool(row["reason"] == "forgotten")
 
     async def expire(self, tenant: str, note_id: str, now: int | None) -> bool:
         """Withdraw a note if it has expired, before maintenance does; return whether it was withdrawn."""

@@ -121,6 +121,7 @@ class Console:
         auditing = audit.AuditPages(memory)
         key_pages = keys.KeyPages(memory)
         remembering = remembered.RememberedPages(memory, limits)
+        note_pages = notes.NotePages(memory, settings)
         reviewing = review.ReviewPages(settings)
         self._review = memory.review
         self._app = Starlette(
@@ -141,9 +142,9 @@ class Console:
                 Route(PREFIX + "/topics/{topic_id}", self._reading(topics.TopicPages(memory).topic)),
                 Route(PREFIX + "/notes", self._reading(notes.overview)),
                 Route(PREFIX + "/notes/restore", self._acting(notes.restore), methods=["POST"]),
-                Route(PREFIX + "/notes/{note_id}", self._reading(notes.NotePages(memory, settings).note)),
-                Route(PREFIX + "/notes/{note_id}/forget", self._reading(notes.confirm_forgetting)),
-                Route(PREFIX + "/notes/{note_id}/forget", self._acting(notes.forget), methods=["POST"]),
+                Route(PREFIX + "/notes/{note_id}", self._reading(note_pages.note)),
+                Route(PREFIX + "/notes/{note_id}/forget", self._reading(note_pages.confirm_forgetting)),
+                Route(PREFIX + "/notes/{note_id}/forget", self._acting(note_pages.forget), methods=["POST"]),
                 Route(PREFIX + "/people", self._reading(people.PeoplePages(memory).overview)),
                 Route(PREFIX + "/people/one", self._viewing(remembering.person)),
                 Route(PREFIX + "/people/export", self._viewing(remembering.export)),
@@ -230,7 +231,7 @@ class Console:
                 if usage is not None:
                     usage.begin()
             except MyriaError as error:
-                return self._problem(error.code, error.message, error.http_status, desk, request)
+                return self._denied(error, desk, request)
             try:
                 _need_short_address(desk, request)
                 desk.principal.need(roles, what="this page")
@@ -243,7 +244,7 @@ class Console:
             except ToolRefused as refused:
                 response = self._problem(refused.code, refused.message, refused.status, desk, request)
             except MyriaError as error:
-                response = self._problem(error.code, error.message, error.http_status, desk, request)
+                response = self._denied(error, desk, request)
             finally:
                 if usage is not None:
                     usage.end()
@@ -281,7 +282,7 @@ class Console:
             except ToolRefused as refused:
                 return self._problem(refused.code, refused.message, refused.status, desk, request)
             except MyriaError as error:
-                return self._problem(error.code, error.message, error.http_status, desk, request)
+                return self._denied(error, desk, request)
             if not isinstance(done, str):
                 template, values = done
                 return page(template, {**self._frame(desk, request), **values})
@@ -332,6 +333,12 @@ class Console:
             return await self._review.waiting(desk.principal.tenant)
         except MyriaError:
             return 0
+
+    def _denied(self, error: MyriaError, desk: Desk, request: Request) -> Response:
+        """Return the page of what a page itself refuses, and note it where access is denied, as tools do for theirs."""
+        section = request.url.path.removeprefix(PREFIX).split("/")[1]
+        self._limiter.note(request.scope, {}, "core", desk.principal, error, action=f"{PREFIX}/{section}")
+        return self._problem(error.code, error.message, error.http_status, desk, request)
 
     def _problem(self, code: str, message: str, status: int, desk: Desk, request: Request) -> Response:
         came_from = request.headers.get("referer")

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from myria.access.principal import ApiName, Principal
+from myria.errors import FaceNotAllowed
 from myria.log.scopes import canonical_participants
 from myria_server.api.tools import TOOLS
 from myria_server.console.visitors import Visitor
@@ -98,6 +99,7 @@ class Desk:
         """Call a tool and return its answer. An argument that is None, or empty, is left out.
 
         Raises:
+            FaceNotAllowed: the visitor may use none of the tool's APIs.
             ToolRefused: the tool refuses.
         """
         return (await self.call_with_text(tool_name, **arguments))[0]
@@ -106,13 +108,14 @@ class Desk:
         """Call a tool; return its answer, and the text for a model where it has one.
 
         Raises:
+            FaceNotAllowed: the visitor may use none of the tool's APIs.
             ToolRefused: the tool refuses.
         """
         api = self._api_of(tool_name)
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
         if api is None:
-            message = f"{tool_name} needs a key for the API {' or '.join(_APIS_OF[tool_name])}"
-            raise ToolRefused({"code": "face_not_allowed", "message": message}, 403)
+            apis = _APIS_OF[tool_name]
+            raise FaceNotAllowed(f"{tool_name} needs a key for the API {' or '.join(apis)}", face=apis[0])
         result = await self.toolboxes[api].call(tool_name, given, self.principal, self.address_of)
         content: Json = orjson.loads(result.body)
         if result.is_error:
@@ -128,6 +131,7 @@ class Desk:
         """Call a tool that reads, as those whom the page's address names.
 
         Raises:
+            FaceNotAllowed: the visitor may use none of the tool's APIs.
             ToolRefused: the tool refuses.
         """
         return await self.call(tool_name, participants=list(self.names), **arguments)

@@ -135,6 +135,33 @@ class NotePages:
             "done": request.query_params.get("done", ""),
         }
 
+    async def confirm_forgetting(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show what forgetting a note takes away, and ask once; or say that it is forgotten, and offer to undo that."""
+        note_id = request.path_params["note_id"]
+        preview = await self._forgetting(desk, note_id, dryRun=True)
+        return "forget.html", {"names": _names(desk), "note_id": note_id, "preview": preview}
+
+    async def forget(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
+        """Forget a note; one that is protected only where the form says so."""
+        note_id = request.path_params["note_id"]
+        answer = await self._forgetting(desk, note_id, force=form.get("force") == "on" or None)
+        done = "forgotten" if answer is None or answer["deleted"] else "protected"
+        return query("/notes", _names(desk), done=done, note=note_id)
+
+    async def _forgetting(self, desk: Desk, note_id: str, **arguments: Any) -> Json | None:
+        """Call the tool that forgets, and return its answer; None where the note is forgotten already.
+
+        Raises:
+            ToolRefused: there is no such note for the visitor.
+        """
+        answer = await desk.call("forget", agentId=desk.agent, id=note_id, **arguments)
+        if "code" not in answer:  # of a note that is not there the tool answers, and does not refuse
+            return answer
+        tenant, may_see = desk.principal.tenant, self._who_acts(desk.principal, desk.agent).masks.sees
+        if await self._memory.notes.is_forgotten(tenant, await self._memory.note_id(tenant, note_id), may_see=may_see):
+            return None
+        raise ToolRefused({"code": answer["code"], "message": answer["error"]}, NoteNotFound.http_status)
+
 
 async def _beside(desk: Desk, note: Json) -> list[Json]:
     """Return what else is kept of a note's kind and subject, each statement once, the newest first.
@@ -261,33 +288,6 @@ async def _feedback(desk: Desk, note_id: str) -> list[Json]:
         for node, said in rated
         if isinstance(said, dict) and note_id in (said.get("notes") or ())
     ]
-
-
-async def confirm_forgetting(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show what forgetting a note takes away, and ask once."""
-    note_id = request.path_params["note_id"]
-    preview = await _forgetting(desk, note_id, dryRun=True)
-    return "forget.html", {"names": _names(desk), "note_id": note_id, "preview": preview}
-
-
-async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
-    """Forget a note; one that is protected only where the form says so."""
-    note_id = request.path_params["note_id"]
-    answer = await _forgetting(desk, note_id, force=form.get("force") == "on" or None)
-    done = "forgotten" if answer["deleted"] else "protected"
-    return query("/notes", _names(desk), done=done, note=note_id)
-
-
-async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json:
-    """Call the tool that forgets; of a note that is not there it answers, and does not refuse.
-
-    Raises:
-        ToolRefused: there is no such note for the visitor.
-    """
-    answer = await desk.call("forget", agentId=desk.agent, id=note_id, **arguments)
-    if "code" in answer:
-        raise ToolRefused({"code": answer["code"], "message": answer["error"]}, NoteNotFound.http_status)
-    return answer
 
 
 async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str:

@@ -73,6 +73,17 @@ _MOST_BYTES_OF_ONE = 5
 """Bytes of HTML that one character takes at most: as `&#39;`."""
 
 
+KIND_NAMES: Mapping[str, str] = {
+    "episodic": "memory of what happened",
+    "session": "memory of a session",
+    "entity": "memory of a person or thing",
+    "fact_l0": "fact from a conversation, until it changes",
+    "fact_l1": "fact from a conversation, for its day",
+    "fact_l2": "fact from a conversation, for some days",
+}
+"""What a person reads for a kind of note; other kinds are words themselves."""
+
+
 def page(name: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
     """Return the page, or the part of a page, that a template makes of some values."""
     return HTMLResponse(render(name, values), status_code=status)
@@ -114,6 +125,7 @@ def _environment() -> Environment:
         in_percent=in_percent,
         signed=_signed,
         gist=gist_of,
+        kind_name=lambda kind: KIND_NAMES.get(kind, kind),
     )
     return environment
 

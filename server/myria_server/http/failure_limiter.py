@@ -106,12 +106,14 @@ class FailureLimiter:
         principal: Principal | None,
         error: MyriaError,
         *,
+        action: str | None = None,
         tool: str | None = None,
     ) -> None:
         """Note a refused attempt.
 
         Args:
             principal: who was refused; None for somebody who proved nothing.
+            action: what was asked for; None for the endpoint of the API.
             tool: the known tool that was called, where one was.
         """
         if not isinstance(error, AccessError):
@@ -121,7 +123,7 @@ class FailureLimiter:
             Act(
                 tenant=principal.tenant if principal is not None else NO_TENANT,
                 actor=principal.actor if principal is not None else NOBODY,
-                action=PATH_OF[api],
+                action=action or PATH_OF[api],
                 outcome=error.code,
                 target=tool if is_known else claimed_id(headers),
                 face=api,
