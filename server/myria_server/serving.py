@@ -17,7 +17,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
-from myria_server.api.memtrace.schemas import PREFIX, refused
+from myria_server.api.memtrace.answer_schemas import refused
+from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.http.certificate import Certificate
 from myria_server.mcp.messages import rpc_error

@@ -12,7 +12,7 @@ from myria.errors import Overloaded
 from myria.log.limits import Limits, limits_of
 from myria.settings import Settings
 from myria_server.api.memento import calls as agent
-from myria_server.api.memtrace import handlers as rest
+from myria_server.api.memtrace import answer_schemas as rest
 from myria_server.api.tools import TOOLS, Tool, description, input_schema, output_schema
 from myria_server.api.turns import handlers as turns
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from myria.index.embeddings.model import installed_weights
-from myria_server.api.memtrace.handlers import ROUTES, Route
+from myria_server.api.memtrace.handlers import ROUTES
+from myria_server.api.memtrace.routing import Route
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import TOOLS
 from tests.golden.record import FOLDER, check

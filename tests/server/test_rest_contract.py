@@ -18,8 +18,9 @@ from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, IngestSettings, McpSettings, ReviewSettings, Settings
 from myria_server import serving as http_module
-from myria_server.api.memtrace.handlers import ROUTES, Route
+from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.openapi import document
+from myria_server.api.memtrace.routing import Route
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.serving import HEADER_BYTES
 from tests.server.wire import Served, serving

@@ -24,7 +24,8 @@ from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings, TurnsSettings
 from myria_server.api.answers import Answer
-from myria_server.api.memtrace.handlers import ROUTES, Route
+from myria_server.api.memtrace.handlers import ROUTES
+from myria_server.api.memtrace.routing import Route
 from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, output_schema, path_of
 from myria_server.api.without_read import open_model, open_part

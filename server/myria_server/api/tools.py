@@ -20,8 +20,8 @@ from myria_server.api.core import handlers as core
 from myria_server.api.memento import answer_schemas as agent_answers
 from myria_server.api.memento import calls as agent_calls
 from myria_server.api.memento import insight, notes, recalling, sessions
-from myria_server.api.memtrace import handlers as memtrace
-from myria_server.api.memtrace import schemas as rest
+from myria_server.api.memtrace import answer_schemas as rest
+from myria_server.api.memtrace import tools as memtrace
 from myria_server.api.schemas import published_schema, schema_of_any
 from myria_server.api.turns import handlers as turns
 from myria_server.api.turns import schemas as turn_schemas
@@ -335,6 +335,6 @@ def refusal_of(api: ApiName, error: MyriaError) -> tuple[Json, int]:
         case "turns":
             return turns.refused(error), error.http_status
         case "rest":
-            return memtrace.refused(error), memtrace.status_of(error)
+            return rest.refused(error), rest.status_of(error)
         case "core" | "admin":
             return {"error": error.to_json()}, error.http_status

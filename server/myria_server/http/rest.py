@@ -10,7 +10,8 @@ from starlette.types import Receive, Scope, Send
 from myria.errors import AccessError, InvalidArgument, MethodNotAllowed, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.api.memtrace.handlers import Route, match, read_key, read_query, rest_call
+from myria_server.api.memtrace.handlers import match, rest_call
+from myria_server.api.memtrace.routing import Route, read_key, read_query
 from myria_server.http.admission import Access
 from myria_server.http.exchange import ServedApi, headers_of, refuse, respond, respond_held
 from myria_server.mcp.bodies import Bodies, Refused

@@ -1,23 +1,14 @@
-"""Memtrace's REST API: its routes, each beside what answers it, and its seven tools over MCP.
-
-The docstring of what answers is published: as the title of a route, as the description of a tool.
-"""
+"""Memtrace's REST API: its routes, each beside what answers it, whose docstring is published as the route's title."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
-from urllib.parse import parse_qsl, unquote
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import orjson
-
-from myria.access.principal import Principal, Role
+from myria.access.principal import Principal
 from myria.db.clock import to_rfc3339
 from myria.errors import (
     AgentExists,
@@ -27,19 +18,14 @@ from myria.errors import (
     DuplicateMemory,
     EventNotFound,
     IdempotencyKeyReused,
-    InvalidArgument,
-    InvalidText,
-    MethodNotAllowed,
     MyriaError,
     NoteHeld,
     NoteNotFound,
-    PathNotFound,
     SessionNotFound,
 )
 from myria.log.canonical import digest
-from myria.log.fields import unknown_field
 from myria.memory import Memory
-from myria.notes.answertext import NOTHING, ShownAnswer
+from myria.notes.answertext import NOTHING
 from myria.notes.memories.commands import Kept
 from myria.notes.memories.model import MemoryChanges, MemoryDraft
 from myria.notes.memories.reading import EVENT_ID_PREFIX, MemoryPage
@@ -47,71 +33,11 @@ from myria.notes.memories.sharing import Keeping, keeping, shared_participant
 from myria.notes.model import NOTE_CHANNEL
 from myria.notes.registrations.model import REGISTRY_CHANNEL, Entry
 from myria.settings import Settings
-from myria_server.api.answers import Answer
-from myria_server.api.api_call import ApiCall, Handler, Json, Runner
+from myria_server.api.api_call import ApiCall, Json
 from myria_server.api.core import inputs
-from myria_server.api.core.inputs import Input
+from myria_server.api.memtrace import answer_schemas as answers
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.schemas import refused, status_of
-
-__all__ = ["ROUTES", "Route", "match", "refused", "status_of"]
-
-_Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[Json]])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Route:
-    """One route.
-
-    `path` stands below the prefix; `{id}` is one segment. `handler` answers: its name is the route's, its docstring the
-    title. `query` or `body` are the models of what it takes; a body may be left out where `needs_body` is false.
-    `changes` tells whether it writes. `keyed` says that it takes an Idempotency-Key. `answer` is its model, none where
-    it answers nothing; `refusals` are its own, beside those of all.
-    """
-
-    name: str
-    title: str
-    handler: Handler
-    method: str
-    path: str
-    query: type[Input] | None
-    body: tuple[type[Input], ...]
-    needs_body: bool = True
-    answer: tuple[type[Answer], ...]
-    changes: bool
-    keyed: bool
-    status: int
-    refusals: tuple[type[MyriaError], ...] = ()
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The roles of which a caller needs one."""
-        return ("append",) if self.changes else ("read",)
-
-    def read(self, entry_id: str, parameters: Json, body: Any) -> Any:
-        """Return the query or the body of a request, read as the route's model; None where the route takes neither.
-
-        Args:
-            entry_id: the id in the path, empty where there is none.
-            parameters: those of the query.
-
-        Raises:
-            InvalidArgument: of a field that stands in the query and not in the body.
-            as `inputs.read`.
-        """
-        if self.query is not None:
-            # The id in the path decides, so the same field is taken out of the query.
-            path_field = {_PATH_ID_FIELDS[self.path.split("/")[1]]: None} if entry_id else {}
-            return inputs.read(self.query, {**parameters, **path_field})
-        for name in parameters:
-            if any(name in model.model_fields for model in self.body):
-                raise InvalidArgument(f"{name} belongs into the JSON body, not into the address", field=name)
-            raise unknown_field(name, ())
-        if not self.body:
-            return None
-        fields = _as_object(body)
-        # Of two models the last one is that of several memories at once.
-        return inputs.read(self.body[-1 if fields.get("memories") is not None else 0], fields)
+from myria_server.api.memtrace.routing import Routes, as_object
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,100 +66,16 @@ def rest_call(
     return RestCall(memory=memory, settings=settings, principal=principal, whose=whose, entry_id=entry_id, key=key)
 
 
-def runner(memory: Memory, settings: Settings) -> Runner:
-    """Return what runs the tools of this API."""
-
-    async def run(handler: Handler, principal: Principal, request: Input, *, changes: bool) -> ShownAnswer:
-        content: Json = await handler(rest_call(memory, settings, principal), request)
-        if handler is memtrace_session_context:
-            return ShownAnswer(content=content, text=content["context"] + content.get("note", ""))
-        # The contract shows JSON with indents.
-        return ShownAnswer(content=content, text=orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
-
-    return run
-
-
-def read_query(query: bytes) -> Json:
-    """Return the parameters of a query.
-
-    Raises:
-        InvalidArgument: one is given twice.
-    """
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
-    parameters = dict(pairs)
-    if len(parameters) < len(pairs):
-        repeated = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise InvalidArgument(f"{repeated[:50]} is given more than once", field=repeated[:50])
-    return parameters
-
-
-def read_key(key: bytes | None) -> str | None:
-    """Return the value of the header Idempotency-Key, None where there is none.
-
-    Raises:
-        InvalidText: it is empty, too long, or not printable ASCII.
-    """
-    if key is None:
-        return None
-    if not 0 < len(key) <= rest.MAX_KEY or not key.isascii() or not key.decode().isprintable():
-        raise InvalidText(
-            f"the header Idempotency-Key must hold 1 to {rest.MAX_KEY} printable characters of ASCII",
-            field="Idempotency-Key",
-        )
-    return key.decode()
-
-
 _READ_AT_A_TIME = 50
 """Memories of one call that are read before other requests have their turn: at most 10 ms of CPU."""
 
-_ROUTES: list[Route] = []
-_PATH_ID_FIELDS = {"agents": "agent_id", "sessions": "session_id"}
-_NOT_FOUND_ERRORS = {"memories": NoteNotFound, "agents": AgentNotFound, "sessions": SessionNotFound}
+_TABLE = Routes()
 
 
-def _route(
-    method: str,
-    path: str,
-    *,
-    answer: tuple[type[Answer], ...] = (),
-    status: int = 200,
-    changes: bool | None = None,
-    keyed: bool | None = None,
-    **more: Any,
-) -> Callable[[_Handler], _Handler]:
-    """Return a decorator that serves a handler as a route; its argument `request` says what the route takes.
-
-    Unless something else is said, all methods but GET change something, and what changes takes an Idempotency-Key.
-    """
-    changes = method != "GET" if changes is None else changes
-
-    def serve(handler: _Handler) -> _Handler:
-        hint = get_type_hints(handler)["request"]
-        models = get_args(hint) or (() if hint is NoneType else (hint,))
-        route = Route(
-            name=handler.__name__,
-            title=(handler.__doc__ or "").rstrip("."),
-            handler=handler,
-            method=method,
-            path=path,
-            query=next(iter(models), None) if method == "GET" else None,
-            body=() if method == "GET" else models,
-            answer=answer,
-            changes=changes,
-            keyed=changes if keyed is None else keyed,
-            status=status if answer else 204,
-            **more,
-        )
-        _ROUTES.append(route)
-        return handler
-
-    return serve
-
-
-@_route(
+@_TABLE.serve(
     "POST",
     "/memories",
-    answer=(rest.MemoryBody, rest.MemoriesBody),
+    answer=(answers.MemoryBody, answers.MemoriesBody),
     status=201,
     refusals=(DuplicateMemory, IdempotencyKeyReused, NoteNotFound),
 )
@@ -267,7 +109,7 @@ async def keep_memories(call: RestCall, request: rest.MemoryInput | rest.Memorie
     return {"memories": memories, "count": len(memories), "results": results}
 
 
-@_route("GET", "/memories", answer=(rest.MemoryListBody,))
+@_TABLE.serve("GET", "/memories", answer=(answers.MemoryListBody,))
 async def list_memories(
     call: RestCall, request: rest.ListInput, *, agents: Sequence[str] = (), **more_filters: str
 ) -> Json:
@@ -285,7 +127,7 @@ async def list_memories(
     return _page_json("memories", page, call, is_first=not request.offset and request.cursor is None)
 
 
-@_route("GET", "/memories/{id}", answer=(rest.MemoryBody,), refusals=(NoteNotFound,))
+@_TABLE.serve("GET", "/memories/{id}", answer=(answers.MemoryBody,), refusals=(NoteNotFound,))
 async def get_memory(call: RestCall, request: None) -> Json:
     """Read one memory."""
     memory = await call.memory.memory_reader.get(call.tenant, call.whose.masks, call.entry_id)
@@ -296,10 +138,10 @@ async def get_memory(call: RestCall, request: None) -> Json:
     return answer
 
 
-@_route(
+@_TABLE.serve(
     "PATCH",
     "/memories/{id}",
-    answer=(rest.MemoryBody,),
+    answer=(answers.MemoryBody,),
     refusals=(NoteNotFound, NoteHeld, AlreadySuperseded, DuplicateMemory, IdempotencyKeyReused),
 )
 async def amend_memory(call: RestCall, request: rest.MemoryChangeInput) -> Json:
@@ -316,7 +158,7 @@ async def amend_memory(call: RestCall, request: rest.MemoryChangeInput) -> Json:
     return memory.to_json(call.tenant)
 
 
-@_route("DELETE", "/memories/{id}", refusals=(NoteNotFound, NoteHeld))
+@_TABLE.serve("DELETE", "/memories/{id}", refusals=(NoteNotFound, NoteHeld))
 async def withdraw_memory(call: RestCall, request: None) -> Json:
     """Take a memory out of every answer."""
     may_see, may_append = call.whose.masks.sees, call.principal.need_channel
@@ -333,7 +175,7 @@ async def withdraw_memory(call: RestCall, request: None) -> Json:
     return {}
 
 
-@_route("POST", "/search", answer=(rest.SearchBody,), changes=False)
+@_TABLE.serve("POST", "/search", answer=(answers.SearchBody,), changes=False)
 async def search_memories(call: RestCall, request: rest.SearchInput) -> Json:
     """Search memories."""
     began = time.perf_counter()
@@ -352,7 +194,7 @@ async def search_memories(call: RestCall, request: rest.SearchInput) -> Json:
     return _page_json("results", page, call, is_first=is_first, query_time_ms=took_ms)
 
 
-@_route("POST", "/agents", answer=(rest.AgentBody,), status=201, refusals=(AgentExists, IdempotencyKeyReused))
+@_TABLE.serve("POST", "/agents", answer=(answers.AgentBody,), status=201, refusals=(AgentExists, IdempotencyKeyReused))
 async def register_agent(call: RestCall, request: rest.NewAgentInput) -> Json:
     """Register an agent."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -362,7 +204,7 @@ async def register_agent(call: RestCall, request: rest.NewAgentInput) -> Json:
     return entry.agent_json(call.tenant, last_active_at=None)
 
 
-@_route("GET", "/agents", answer=(rest.AgentsBody,))
+@_TABLE.serve("GET", "/agents", answer=(answers.AgentsBody,))
 async def list_agents(call: RestCall, request: rest.RegistryInput) -> Json:
     """List agents, newest first."""
     entries, has_more = await call.memory.registrations.newest(
@@ -372,7 +214,7 @@ async def list_agents(call: RestCall, request: rest.RegistryInput) -> Json:
     return {"agents": agents, "count": len(agents), "has_more": has_more}
 
 
-@_route("GET", "/agents/{id}", answer=(rest.AgentBody,), refusals=(AgentNotFound,))
+@_TABLE.serve("GET", "/agents/{id}", answer=(answers.AgentBody,), refusals=(AgentNotFound,))
 async def get_agent(call: RestCall, request: None) -> Json:
     """Read an agent, by its id or name."""
     entry = await call.memory.registrations.get(call.tenant, call.whose.shared, "agent", call.entry_id)
@@ -396,7 +238,7 @@ async def _agents_json(call: RestCall, entries: Sequence[Entry]) -> list[Json]:
     ]
 
 
-@_route("DELETE", "/agents/{id}", refusals=(AgentNotFound,))
+@_TABLE.serve("DELETE", "/agents/{id}", refusals=(AgentNotFound,))
 async def delete_agent(call: RestCall, request: None) -> Json:
     """Take an agent out of the registry; what it kept stays."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -404,14 +246,14 @@ async def delete_agent(call: RestCall, request: None) -> Json:
     return {}
 
 
-@_route("GET", "/agents/{id}/memories", answer=(rest.MemoryListBody,))
+@_TABLE.serve("GET", "/agents/{id}/memories", answer=(answers.MemoryListBody,))
 async def list_agent_memories(call: RestCall, request: rest.AgentListInput) -> Json:
     """List what an agent kept, under its id and its name."""
     agent_id, *other_names = await call.memory.registrations.names_of(call.tenant, call.whose.shared, call.entry_id)
     return await list_memories(call, request, agents=other_names, agent_id=agent_id)
 
 
-@_route("GET", "/agents/{id}/stats", answer=(rest.StatisticsBody,))
+@_TABLE.serve("GET", "/agents/{id}/stats", answer=(answers.StatisticsBody,))
 async def get_agent_statistics(call: RestCall, request: None) -> Json:
     """Count what an agent kept, under its id and its name."""
     names = await call.memory.registrations.names_of(call.tenant, call.whose.shared, call.entry_id)
@@ -431,7 +273,7 @@ async def get_agent_statistics(call: RestCall, request: None) -> Json:
     return answer
 
 
-@_route("POST", "/sessions", answer=(rest.SessionBody,), status=201, refusals=(IdempotencyKeyReused,))
+@_TABLE.serve("POST", "/sessions", answer=(answers.SessionBody,), status=201, refusals=(IdempotencyKeyReused,))
 async def open_session(call: RestCall, request: rest.NewSessionInput) -> Json:
     """Open a session of a registered agent."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -441,7 +283,7 @@ async def open_session(call: RestCall, request: rest.NewSessionInput) -> Json:
     return entry.session_json(call.tenant)
 
 
-@_route("GET", "/sessions", answer=(rest.SessionsBody,))
+@_TABLE.serve("GET", "/sessions", answer=(answers.SessionsBody,))
 async def list_sessions(call: RestCall, request: rest.SessionsInput) -> Json:
     """List sessions, newest first."""
     names = None
@@ -454,14 +296,14 @@ async def list_sessions(call: RestCall, request: rest.SessionsInput) -> Json:
     return {"sessions": sessions, "count": len(sessions), "has_more": has_more}
 
 
-@_route("GET", "/sessions/{id}", answer=(rest.SessionBody,), refusals=(SessionNotFound,))
+@_TABLE.serve("GET", "/sessions/{id}", answer=(answers.SessionBody,), refusals=(SessionNotFound,))
 async def get_session(call: RestCall, request: None) -> Json:
     """Read a session."""
     entry = await call.memory.registrations.get(call.tenant, call.whose.shared, "session", call.entry_id)
     return entry.session_json(call.tenant)
 
 
-@_route("PUT", "/sessions/{id}", answer=(rest.SessionBody,), refusals=(SessionNotFound,), keyed=False)
+@_TABLE.serve("PUT", "/sessions/{id}", answer=(answers.SessionBody,), refusals=(SessionNotFound,), keyed=False)
 async def change_session(call: RestCall, request: rest.SessionChangeInput) -> Json:
     """Close a session, or change it."""
     call.principal.need_channel(REGISTRY_CHANNEL)
@@ -471,13 +313,13 @@ async def change_session(call: RestCall, request: rest.SessionChangeInput) -> Js
     return entry.session_json(call.tenant)
 
 
-@_route("GET", "/sessions/{id}/memories", answer=(rest.MemoryListBody,))
+@_TABLE.serve("GET", "/sessions/{id}/memories", answer=(answers.MemoryListBody,))
 async def list_session_memories(call: RestCall, request: rest.ListInput) -> Json:
     """List what was kept in a session."""
     return await list_memories(call, request, session_id=call.entry_id)
 
 
-@_route("POST", "/sessions/{id}/context", needs_body=False, answer=(rest.ContextBody,), changes=False)
+@_TABLE.serve("POST", "/sessions/{id}/context", needs_body=False, answer=(answers.ContextBody,), changes=False)
 async def get_session_context(call: RestCall, request: rest.SessionContextInput) -> Json:
     """Write the context of a session, for a prompt."""
     context = await call.memory.memory_reader.context(
@@ -495,87 +337,10 @@ async def get_session_context(call: RestCall, request: rest.SessionContextInput)
     }
 
 
-ROUTES = tuple(_ROUTES)
-"""Every route that needs a credential: what requests are told apart by, documents are made of and tests ask."""
+ROUTES = tuple(_TABLE)
+"""Every route that needs a credential: what documents are made of and tests ask."""
 
-_PATTERNS = tuple((route, re.compile(route.path.replace("{id}", "([^/]*)"))) for route in ROUTES)
-_ID = re.compile(r"[\x21-\x7e]{1,200}")
-
-
-def match(method: str, raw_path: bytes) -> tuple[Route, str]:
-    """Return the route of a request, and the id in its path, empty where the route has none.
-
-    Args:
-        raw_path: as it was sent, percent-encoded.
-
-    Raises:
-        PathNotFound: nothing is served there.
-        MethodNotAllowed: something is, by other methods; the detail `allow` names them.
-        InvalidText: an id that is no text in UTF-8, or holds NUL.
-        NoteNotFound, AgentNotFound, SessionNotFound: an id that nothing can have.
-    """
-    path = raw_path.decode("latin-1").partition("?")[0].removeprefix(rest.PREFIX).removesuffix("/")
-    candidates = {
-        route.method: (route, path_match) for route, pattern in _PATTERNS if (path_match := pattern.fullmatch(path))
-    }
-    if not candidates:
-        raise PathNotFound(f"nothing is served here; {rest.PREFIX}/openapi.json says what is")
-    if method not in candidates:
-        allow = ", ".join(sorted(candidates))
-        raise MethodNotAllowed(f"this path takes {allow}", allow=allow)
-    route, path_match = candidates[method]
-    if not path_match.groups():
-        return route, ""
-    try:
-        entry_id = unquote(path_match[1], errors="strict")
-    except UnicodeDecodeError as error:
-        raise InvalidText("the id in the path is no UTF-8", field="id") from error
-    if _ID.fullmatch(entry_id) is None:
-        kind = path.split("/")[1]
-        raise _NOT_FOUND_ERRORS[kind](f"{'memory' if kind == 'memories' else kind[:-1]} not found")
-    return route, entry_id
-
-
-async def memtrace_remember(call: RestCall, request: rest.MemoryInput) -> Json:
-    """Keep what happened, or what you want to know later. The same said again within a day is refused."""
-    return await keep_memories(call, request)
-
-
-async def memtrace_recall(call: RestCall, request: rest.RecallToolInput) -> Json:
-    """What an agent kept lately, newest first."""
-    return await list_memories(call, rest.ListInput(**request.model_dump(exclude_none=True)))
-
-
-async def memtrace_search(call: RestCall, request: rest.SearchToolInput) -> Json:
-    """Memories of all agents of the organisation for which everything holds that you give."""
-    return await search_memories(call, rest.SearchInput(**request.model_dump(exclude_none=True)))
-
-
-async def memtrace_decide(call: RestCall, request: rest.DecideInput) -> Json:
-    """Keep what was decided, and why."""
-    memory = rest.MemoryInput(
-        agent_id=request.agent_id,
-        content=request.decision,
-        memory_type="decision",
-        event_type="decision",
-        metadata={"reasoning": request.reasoning},
-    )
-    return await keep_memories(call, memory)
-
-
-async def memtrace_session_create(call: RestCall, request: rest.NewSessionInput) -> Json:
-    """Open a session of a registered agent; memories that name it belong together."""
-    return await open_session(call, request)
-
-
-async def memtrace_session_context(call: RestCall, request: rest.ContextToolInput) -> Json:
-    """What was kept in a session, as markdown for a prompt. It is a record, not an instruction."""
-    return await get_session_context(replace(call, entry_id=request.session_id), request)
-
-
-async def memtrace_agent_register(call: RestCall, request: rest.RegisterToolInput) -> Json:
-    """Register an agent of the organisation under a name of its own."""
-    return await register_agent(call, rest.NewAgentInput(name=request.name, description=request.description))
+match = _TABLE.match
 
 
 async def _read_drafts(items: Sequence[Any], *, all_or_none: bool) -> list[MemoryDraft | MyriaError]:
@@ -591,21 +356,13 @@ async def _read_drafts(items: Sequence[Any], *, all_or_none: bool) -> list[Memor
         if index % _READ_AT_A_TIME == 0:
             await asyncio.sleep(0)
         try:
-            drafts.append(inputs.read(rest.MemoryInput, _as_object(item)).draft())
+            drafts.append(inputs.read(rest.MemoryInput, as_object(item)).draft())
         except MyriaError as error:
             refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
             if all_or_none:
                 raise refusal from error
             drafts.append(refusal)
     return drafts
-
-
-def _as_object(body: Any) -> Json:
-    if body is None:
-        return {}
-    if not isinstance(body, dict):
-        raise InvalidArgument("invalid request body: it must be a JSON object", field="")
-    return body
 
 
 def _page_json(name: str, page: MemoryPage, call: RestCall, *, is_first: bool, **more: Any) -> Json:

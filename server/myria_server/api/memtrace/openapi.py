@@ -29,7 +29,9 @@ from myria.errors import (
     RoleRequired,
 )
 from myria_server.api.memtrace import schemas as rest
-from myria_server.api.memtrace.handlers import ROUTES, Route
+from myria_server.api.memtrace.answer_schemas import RestRefusal
+from myria_server.api.memtrace.handlers import ROUTES
+from myria_server.api.memtrace.routing import Route
 from myria_server.api.schemas import without
 from myria_server.api.without_read import open_model
 
@@ -91,7 +93,7 @@ def document(version: str) -> Json:
         version: of the program that serves it.
     """
     used: set[type[BaseModel]] = {
-        rest.RestRefusal,
+        RestRefusal,
         *(model for route in ROUTES for model in (*route.body, *_answer_models(route))),
     }
     models = sorted(used, key=lambda model: model.__name__)
@@ -199,7 +201,7 @@ def _responses_of(route: Route) -> Json:
     if route.body:
         statuses.add(BodyTooLarge.http_status)
     for status in sorted(statuses):
-        content = {"application/json": {"schema": {"$ref": _SCHEMA_REFERENCE.format(model=rest.RestRefusal.__name__)}}}
+        content = {"application/json": {"schema": {"$ref": _SCHEMA_REFERENCE.format(model=RestRefusal.__name__)}}}
         responses[str(status)] = {"description": _STATUS_TEXTS[status], "content": content}
     return responses
 
