@@ -156,3 +156,30 @@ async def test_an_event_is_forgotten_and_restored(served: Served, browser: Brows
     )
     back = await browser.submit(done, f"/console/events/{event_id}/restore")
     assert "the kiln is broken" in text_of(back.text)
+
+
+async def test_what_was_said_later_of_the_same_stands_beside_a_match(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """The latest state of a match's subject, once and at the best match that is older; and on the page of its event."""
+    days = {1: "is in Braga with Petra", 5: "is at the luthier in Porto", 9: "went to a museum in Vienna"}
+    ids = {}
+    for day, said in days.items():
+        for minute in range(3):
+            at = f"2026-03-{day:02}T10:{minute:02}:00Z"
+            text = f"The violin {said}{'.' * minute}"
+            ids[day] = await _append(served, f"{day} {minute}", text, timestamp=at, context_id=f"talk{day}")
+    before = await browser.get("/console/ask", q="violin Braga", **{"as": "user_42"})
+    assert "Later in" not in text_of(before.text)  # without a snapshot nobody knows of what an event is
+    await builds.build(database)
+    later = "on 9 March 2026: user_42 : “ The violin went to a museum in Vienna"
+    searched = text_of((await browser.get("/console/ask", q="violin Braga", **{"as": "user_42"})).text)
+    assert searched.count("Later in") == searched.count(later) == 1
+    assert searched.index("Petra") < searched.index("Later in") < searched.index(later)
+    assert later in text_of((await browser.get(f"/console/events/{ids[5]}", **{"as": "user_42"})).text)
+    assert "Later in" not in text_of((await browser.get(f"/console/events/{ids[9]}", **{"as": "user_42"})).text)
+    by_topic = text_of((await browser.get("/console/ask", q="violin", view="topics", **{"as": "user_42"})).text)
+    assert by_topic.index("latest, on 9 March 2026") < by_topic.index("Petra")
+    await served.call("withdraw_events", {"event_ids": [ids[9]], "participants": ["user_42"]})
+    searched = text_of((await browser.get("/console/ask", q="violin Braga", **{"as": "user_42"})).text)
+    assert "Later in" not in searched  # what a subject says of it is hidden until the next build

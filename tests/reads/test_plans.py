@@ -116,6 +116,7 @@ class Case:
 
 CASES = [
     Case("events.by_seqs", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
+    Case("events.placed", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
     Case("events.texts", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
     Case("events.short_payloads", [TENANT, "{2,4,6,88}", "{1,2,3}", "4096"]),
     Case("events.by_id", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),

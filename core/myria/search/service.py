@@ -21,6 +21,7 @@ from myria.search.answers import Handler, Page, Within, degraded
 from myria.search.cache import ByteCache
 from myria.search.found import EventFinder
 from myria.search.handles import Handles
+from myria.search.later import LaterState, later_states
 from myria.search.lookups import event_answer, topic_answer
 from myria.search.overview import Overview
 from myria.search.provenance import event_provenance, older_states
@@ -245,6 +246,17 @@ class Retrieval:
         async def reading(connection: Connection, slot: ReadSlot) -> Mapping[int, list[Json]]:
             snapshot = await open_snapshot(connection, self.cache, tenant, masks, None, slot=slot)
             return await older_states(connection, snapshot, event_seqs)
+
+        return await self.slots.read((tenant, masks), reading)
+
+    async def later_states(
+        self, tenant: str, event_seqs: Sequence[int], masks: Masks
+    ) -> Mapping[int, list[LaterState]]:
+        """Return, by event, what was said later of its subjects; see `myria.search.later`."""
+
+        async def reading(connection: Connection, slot: ReadSlot) -> Mapping[int, list[LaterState]]:
+            snapshot = await open_snapshot(connection, self.cache, tenant, masks, None, slot=slot)
+            return await later_states(connection, snapshot, event_seqs, self._topics)
 
         return await self.slots.read((tenant, masks), reading)
 

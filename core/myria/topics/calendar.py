@@ -44,6 +44,15 @@ def _date(at: datetime) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
+def day_of(text: str) -> int | None:
+    """Return the day (since 1970) that `date_text` writes so; None where it writes none so."""
+    try:
+        day, month, year = text.split(" ")
+        return (datetime(int(year), _MONTHS.index(month) + 1, int(day), tzinfo=UTC) - _EPOCH).days
+    except ValueError:
+        return None
+
+
 def moment_text(timestamp: int) -> str:
     """Return a minute as people write it: 8 May 2023, 13:56."""
     at = moment(timestamp)

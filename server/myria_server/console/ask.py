@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 
 from myria.memory import Memory
+from myria.search.later import LaterState
 from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
@@ -64,6 +65,9 @@ class AskPages:
             answer, text = await desk.call_with_text(
                 "query_references", participants=list(desk.names), format="text", max_tokens=budget, **asked
             )
+        later: Mapping[int, LaterState] = {}
+        if chosen_view == "best" and question:
+            later = await self._later(desk, answer["root"]["children"])
         values: dict[str, Any] = {
             "question": question,
             "selection": selection,
@@ -71,6 +75,7 @@ class AskPages:
             "view": chosen_view,
             "views": VIEWS,
             "answer": answer,
+            "later": later,
             "made": await self._memory.registry.freshness(desk.principal.tenant, answer.get("snapshot_id")),
             "is_continued": bool(parameters.get("cursor")),
             "text": text,
@@ -96,6 +101,17 @@ class AskPages:
             },
         }
         return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values
+
+    async def _later(self, desk: Desk, matches: Sequence[Json]) -> Mapping[int, LaterState]:
+        """Return what was said later of the subject of a match, by its event_seq; of each subject once."""
+        found = await self._memory.retrieval.later_states(
+            desk.principal.tenant, [match["event_seq"] for match in matches], desk.principal.asking(desk.named)
+        )
+        best_of: dict[str, int] = {}
+        for match in matches:
+            for state in found.get(match["event_seq"], ())[:1]:
+                best_of.setdefault(state.topic_id, match["event_seq"])
+        return {event_seq: found[event_seq][0] for event_seq in best_of.values()}
 
 
 def _best_score(node: Json) -> int:

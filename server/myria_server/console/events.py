@@ -34,6 +34,9 @@ class EventPages:
         stands = await self._memory.retrieval.event_provenance(
             desk.principal.tenant, event["event_id"], desk.principal.asking(desk.named)
         )
+        later = await self._memory.retrieval.later_states(
+            desk.principal.tenant, [event["event_seq"]], desk.principal.asking(desk.named)
+        )
         payload = event["payload"]
         return "event.html", {
             "event": event,
@@ -42,6 +45,7 @@ class EventPages:
             "snapshot_id": answer["snapshot_id"],
             "made": await self._memory.registry.freshness(desk.principal.tenant, answer["snapshot_id"]),
             "asked_as": asked_as,
+            "later": later.get(event["event_seq"], ()),
             "stands": stands or {"replaces": [], "path": [], "subjects": []},
             "note": await _note_of(desk, event),
             **await _around(desk, event),

@@ -38,6 +38,13 @@ FROM unnest($2::bigint[]) AS wanted
 CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = wanted OFFSET 0) e
 WHERE e.scope_id = ANY ($3::bigint[]);
 
+-- name: placed
+-- Where and when some events of visible scopes were.
+SELECT e.event_seq, e.scope_id, e.occurred_at
+FROM unnest($2::bigint[]) AS wanted
+CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = wanted OFFSET 0) e
+WHERE e.scope_id = ANY ($3::bigint[]);
+
 -- name: texts
 -- As by_seqs, with no more than what tells what was said, and whether that is a note.
 SELECT e.event_seq, e.event_id, e.scope_id, e.type, e.context_id, e.payload
