@@ -21,6 +21,8 @@ SETS = sorted(path.stem for path in VALUES.glob("*.yaml"))
 AS_SUBCHART = ("subchart",)
 RELEASE, NAMESPACE = "memory", "agents"
 
+VARIABLE = "MYRIA_POSTGRES_DSN"
+
 Json = dict[str, Any]
 
 
@@ -150,3 +152,33 @@ def render(values: Mapping[str, Any] | None = None, **options: Any) -> Rendered:
     """
     given: Json = {"name": RELEASE, "namespace": NAMESPACE, **options}
     return Rendered(chart().render(copy.deepcopy(dict(values or {})), **given))
+
+
+def dsn_of(pod: Pod, container: str, variable: str = VARIABLE) -> tuple[str, str] | None:
+    """Return Secret and key of a container's connection string."""
+    for one in pod.container(container).get("env", []):
+        if one["name"] == variable:
+            reference = one["valueFrom"]["secretKeyRef"]
+            return reference["name"], reference["key"]
+    return None
+
+
+def environment(pod: Pod, container: str) -> dict[str, str]:
+    """Return the plain variables of a container."""
+    return {one["name"]: one["value"] for one in pod.container(container)["env"] if "value" in one}
+
+
+def keys_read(pod: Pod) -> set[tuple[str, str]]:
+    """Return every key of a Secret that a pod reads, through whatever."""
+    found = set()
+    for container in pod.containers:
+        for one in container.get("env", []):
+            if reference := (one.get("valueFrom") or {}).get("secretKeyRef"):
+                found.add((reference["name"], reference["key"]))
+    assert not any("secret" in volume for volume in pod.spec["volumes"])
+    return found
+
+
+def environment_of(container: Json) -> dict[str, str]:
+    """Return a container's variables, those from Secrets with a text in their place."""
+    return {one["name"]: one.get("value", "postgresql://a:b@c/d") for one in container.get("env", [])}

@@ -68,7 +68,7 @@ def test_a_difference_becomes_lines_in_the_order_to_read_them() -> None:
 @pytest.mark.parametrize(("kind", "lines"), [("internal_topic", ["came"]), ("leaf_topic", ["came", "came", "went"])])
 def test_a_whole_conversation_neither_comes_nor_goes(kind: str, lines: list[str]) -> None:
     """The top of a tree has another id once the tree has grown; nobody is told that all is gone, and new."""
-    difference = {
+    difference: dict[str, Any] = {
         "participants": ["ada"],
         "topics": [
             change(None, topic("new top", events=11, kind=kind)),
