@@ -232,6 +232,34 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
         assert said in text_of(page.text)
 
 
+async def test_a_missed_event_keeps_its_place_on_every_page(served: Served, browser: Browser) -> None:
+    """It is on a later page, on this one, or was on an earlier one, with a link; and it may be too large for any."""
+    talk = [event(f"k{n}", text=f"the kiln opens at {n}") for n in range(45)]
+    await served.call("append_events", {"events": talk})
+    ranked = await served.call("query_event_nodes", {"participants": ["user_42"], "query": "kiln", "limit": 50})
+    order = [node["event_id"] for node in ranked.content["root"]["children"]]
+    asked = {"q": "kiln", "expected": order[24], "as": "user_42"}
+    page, said = await browser.get("/console/ask", **asked), []
+    while True:
+        card = page.text.partition("The event that you miss:</strong>")[2].partition("</div>")[0]
+        assert "Its place is 25." in text_of(card)
+        assert "What raised or lowered it" in card
+        said.append(text_of(card).partition(" Its place")[0])
+        onward = [a.get("href") or "" for tag, a in elements(page.text) if "cursor=" in (a.get("href") or "")]
+        if not onward:
+            break
+        assert (len(said) == 1) == ("Next page" in card)
+        page = await browser.get(onward[0])
+    assert said == [
+        "It is on a later page: what stands before it fills this one.",
+        "It is shown.",
+        "It was shown on an earlier page.",
+    ]
+    assert ">First page</a>" in card
+    text = await browser.get("/console/ask", view="text", tokens="20", **{**asked, "expected": order[0]})
+    assert "It alone is larger than the answer may be" in text_of(text.text)
+
+
 async def test_numbers_of_an_answer_say_what_they_count(served: Served, browser: Browser, database: Database) -> None:
     """Matches that are shown, whether more follow, from when the snapshot is, and what came since."""
     talk = [event(f"k{n}", text=f"the kiln opens at {n}") for n in range(25)]

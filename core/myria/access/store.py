@@ -81,8 +81,8 @@ class NewKey:
         own = canonical_participants(list(self.own), field="as") if self.own else ()
         if not own and not self.may_ask and {"append", "read"} & set(roles):
             raise InvalidArgument(
-                "a key that appends or reads must speak for somebody: name participants of its own (--as), or patterns "
-                "of those it may ask as (--may-ask)",
+                "a key that appends or reads must speak for somebody: name participants of its own, or patterns of "
+                "those that it may ask as",
                 field="as",
             )
         if self.text_format not in (None, *TEXT_FORMATS):

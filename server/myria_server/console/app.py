@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qsl, quote, unquote
 
 from starlette.applications import Starlette
@@ -49,7 +49,8 @@ from myria_server.console import (
 )
 from myria_server.console import settings as settings_page
 from myria_server.console.desk import Desk, ToolRefused
-from myria_server.console.names import PICKERS, names_offered
+from myria_server.console.forms import Form, Values, View
+from myria_server.console.names import NAMES, PICKERS, names_offered
 from myria_server.console.navigation import open_to
 from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
 from myria_server.console.signing_in import CALLBACK, IssuerSignIn
@@ -75,10 +76,6 @@ _MOST_FIELDS = 100
 _SEE_OTHER = 303
 
 T = TypeVar("T")
-
-Values = Mapping[str, Any]
-View = Callable[[Desk, Request], Awaitable[tuple[str, Values] | Response]]
-"""Answers a page: the name of its template, and the values in it; or an answer that is no page."""
 
 Act = Callable[[Desk, Request, Mapping[str, str]], Awaitable[str | tuple[str, Values]]]
 """Carries out what a form asks for; returns the address to go on to, or a page that is shown this once."""
@@ -122,8 +119,15 @@ class Console:
         key_pages = keys.KeyPages(memory)
         remembering = remembered.RememberedPages(memory, limits)
         note_pages = notes.NotePages(memory, settings)
+        asking = ask.AskPages(memory)
         reviewing = review.ReviewPages(settings)
         self._review = memory.review
+        question, filters = Form(asking.form, ask.FIELDS), Form(auditing.form, audit.FIELDS)
+        search, restored = Form(notes.form, notes.FIELDS), Form(notes.overview, notes.RESTORED)
+        whom, confirmed = Form(people.whom, people.WHOM), Form(people.confirm_erasure, people.CONFIRMED)
+        held, decided = Form(reviewing.form, review.FILTER), Form(reviewing.overview, review.DECIDED)
+        new_key, changed_key = Form(key_pages.form, keys.FIELDS), Form(key_pages.confirm, keys.ACT)
+        ended_grant, change = Form(key_pages.confirm_ending, keys.ACT), Form(pages.confirm, changes.FIELDS)
         self._app = Starlette(
             routes=[
                 Route(PREFIX, self._start),
@@ -133,50 +137,55 @@ class Console:
                 Route(PREFIX + "/sign-in/with/{name}", self._begin_sign_in),
                 Route(PREFIX + CALLBACK, self._finish_sign_in),
                 Route(PREFIX + "/sign-out", self._acting(self._sign_out), methods=["POST"]),
-                Route(PREFIX + "/ask", self._reading(ask.AskPages(memory).view)),
+                Route(PREFIX + "/ask", self._reading(asking.view, form=question)),
                 Route(PREFIX + "/events/{event_id}", self._reading(events.EventPages(memory).event)),
                 Route(PREFIX + "/events/{event_id}/forget", self._reading(events.confirm_forgetting)),
                 Route(PREFIX + "/events/{event_id}/forget", self._acting(events.forget), methods=["POST"]),
                 Route(PREFIX + "/events/{event_id}/restore", self._acting(events.restore), methods=["POST"]),
                 Route(PREFIX + "/topics", self._reading(topics.TopicPages(memory).overview)),
                 Route(PREFIX + "/topics/{topic_id}", self._reading(topics.TopicPages(memory).topic)),
-                Route(PREFIX + "/notes", self._reading(notes.overview)),
-                Route(PREFIX + "/notes/restore", self._acting(notes.restore), methods=["POST"]),
+                Route(PREFIX + "/notes", self._reading(notes.overview, form=search)),
+                Route(PREFIX + "/notes/restore", self._acting(notes.restore, form=restored), methods=["POST"]),
                 Route(PREFIX + "/notes/{note_id}", self._reading(note_pages.note)),
                 Route(PREFIX + "/notes/{note_id}/forget", self._reading(note_pages.confirm_forgetting)),
                 Route(PREFIX + "/notes/{note_id}/forget", self._acting(note_pages.forget), methods=["POST"]),
                 Route(PREFIX + "/people", self._reading(people.PeoplePages(memory).overview)),
                 Route(PREFIX + "/people/one", self._viewing(remembering.person)),
                 Route(PREFIX + "/people/export", self._viewing(remembering.export)),
-                Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",))),
-                Route(PREFIX + "/people/erase", self._acting(people.erase), methods=["POST"]),
+                Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",), form=whom)),
+                Route(PREFIX + "/people/erase", self._acting(people.erase, form=confirmed), methods=["POST"]),
                 Route(PREFIX + "/erasures/{erasure_id}", self._viewing(people.erasure, ("erase",))),
                 Route(PREFIX + "/erasures/{erasure_id}/receipt", self._viewing(people.receipt, ("erase",))),
-                Route(PREFIX + "/review", self._viewing(reviewing.overview, ("admin",))),
-                Route(PREFIX + "/review/decide", self._acting(reviewing.decide), methods=["POST"]),
+                Route(PREFIX + "/review", self._viewing(reviewing.overview, ("admin",), form=held)),
+                Route(PREFIX + "/review/decide", self._acting(reviewing.decide, form=decided), methods=["POST"]),
                 Route(PREFIX + "/operations", self._viewing(operating.overview, ("admin",))),
                 Route(PREFIX + "/settings", self._viewing(settings_page.SettingsPages(settings).overview, ("admin",))),
-                Route(PREFIX + "/audit", self._viewing(auditing.overview, ("admin",))),
-                Route(PREFIX + "/audit.jsonl", self._viewing(auditing.export, ("admin",))),
+                Route(PREFIX + "/audit", self._viewing(auditing.overview, ("admin",), form=filters)),
+                Route(PREFIX + "/audit.jsonl", self._viewing(auditing.export, ("admin",), form=filters)),
                 Route(PREFIX + "/keys", self._viewing(key_pages.overview, ("admin",))),
                 Route(PREFIX + "/keys/new", self._viewing(key_pages.form, ("admin",))),
-                Route(PREFIX + "/keys/new", self._acting(key_pages.create), methods=["POST"]),
+                Route(PREFIX + "/keys/new", self._acting(key_pages.create, form=new_key), methods=["POST"]),
                 Route(PREFIX + "/keys/grants", self._viewing(key_pages.grants, ("admin",))),
                 Route(PREFIX + "/keys/grants/{grant_id}", self._viewing(key_pages.confirm_ending, ("admin",))),
-                Route(PREFIX + "/keys/grants/{grant_id}", self._acting(key_pages.end_grant), methods=["POST"]),
+                Route(
+                    PREFIX + "/keys/grants/{grant_id}",
+                    self._acting(key_pages.end_grant, form=ended_grant),
+                    methods=["POST"],
+                ),
                 Route(PREFIX + "/keys/{key_id}/revoke", self._viewing(key_pages.confirm, ("admin",))),
-                Route(PREFIX + "/keys/{key_id}/revoke", self._acting(key_pages.revoke), methods=["POST"]),
+                Route(
+                    PREFIX + "/keys/{key_id}/revoke", self._acting(key_pages.revoke, form=changed_key), methods=["POST"]
+                ),
                 Route(PREFIX + "/keys/{key_id}/rotate", self._viewing(key_pages.confirm, ("admin",))),
-                Route(PREFIX + "/keys/{key_id}/rotate", self._acting(key_pages.rotate), methods=["POST"]),
+                Route(
+                    PREFIX + "/keys/{key_id}/rotate", self._acting(key_pages.rotate, form=changed_key), methods=["POST"]
+                ),
                 Route(PREFIX + "/changes", self._viewing(pages.overview, ("read", "admin"))),
                 Route(PREFIX + "/changes/events", self._viewing(pages.events, ("read", "admin"))),
                 Route(PREFIX + "/changes/builds/{build_id}", self._viewing(built.build, ("admin",))),
-                Route(
-                    PREFIX + "/changes/diff",
-                    self._viewing(differing.overview, ("read", "admin")),
-                ),
+                Route(PREFIX + "/changes/diff", self._viewing(differing.overview, ("read", "admin"))),
                 Route(PREFIX + "/changes/{act}", self._viewing(pages.confirm, ("read", "admin"))),
-                Route(PREFIX + "/changes/{act}", self._acting(pages.act), methods=["POST"]),
+                Route(PREFIX + "/changes/{act}", self._acting(pages.act, form=change), methods=["POST"]),
             ],
             exception_handlers={HTTPException: self._not_served},
         )
@@ -207,19 +216,29 @@ class Console:
             address_of=lambda: self._limiter.address(request.scope),
         )
 
-    def _reading(self, view: View) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page that is read as somebody; a visitor who must say as whom is asked first."""
+    def _reading(self, view: View, *, form: Form | None = None) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a page that is read as somebody; a visitor who must say as whom is asked first.
+
+        Args:
+            form: as of `_viewing`.
+        """
 
         async def view_as_somebody(desk: Desk, request: Request) -> tuple[str, Values] | Response:
             if not desk.needs_name or request.headers.get("hx-request") == "true":
                 return await view(desk, request)
-            kept = [(field, value) for field, value in request.query_params.multi_items() if field != "as"]
-            return "ask_as.html", {"patterns": desk.principal.may_ask, "kept": kept}
+            return await _as_whom(desk, request)
 
-        return self._viewing(view_as_somebody)
+        return self._viewing(view_as_somebody, form=form)
 
-    def _viewing(self, view: View, roles: Sequence[Role] = ("read",)) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page, for visitors with one of these roles."""
+    def _viewing(
+        self, view: View, roles: Sequence[Role] = ("read",), *, form: Form | None = None
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a page, for visitors with one of these roles.
+
+        Args:
+            form: shown where one of its fields is refused; None for one that asks as whom.
+        """
+        form = form or Form(_as_whom, NAMES)
 
         async def answer(request: Request) -> Response:
             try:
@@ -231,7 +250,7 @@ class Console:
                 if usage is not None:
                     usage.begin()
             except MyriaError as error:
-                return self._denied(error, desk, request)
+                return await self._refusal(error, None, {}, desk, request)
             try:
                 _need_short_address(desk, request)
                 desk.principal.need(roles, what="this page")
@@ -241,10 +260,8 @@ class Console:
                 template, values = answered
                 waiting = await self._waiting(desk, request)
                 response = page(template, {**self._frame(desk, request), "waiting": waiting, **values})
-            except ToolRefused as refused:
-                response = self._problem(refused.code, refused.message, refused.status, desk, request)
-            except MyriaError as error:
-                response = self._denied(error, desk, request)
+            except (ToolRefused, MyriaError) as error:
+                response = await self._refusal(error, form, request.query_params, desk, request)
             finally:
                 if usage is not None:
                     usage.end()
@@ -261,16 +278,20 @@ class Console:
         template, values = answered
         return template, {**values, "names_offered": await names_offered(self._memory, desk.principal)}
 
-    def _acting(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a form: it is carried out once it is proved to come from a page of this visitor."""
+    def _acting(self, act: Act, *, form: Form | None = None) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a form: it is carried out once it is proved to come from a page of this visitor.
+
+        Args:
+            form: shown again where one of its fields is refused.
+        """
 
         async def answer(request: Request) -> Response:
             try:
                 desk = await self._desk(request)
             except MyriaError as error:
                 return self._refused(request, error)
-            form = await _form(request)
-            if form is None or not is_same_origin(request) or not desk.visitor.sent(form.get("form_token", "")):
+            sent = await _form(request)
+            if sent is None or not is_same_origin(request) or not desk.visitor.sent(sent.get("form_token", "")):
                 message = "This form was not sent by a page of this session. Open the page again and repeat it."
                 return self._problem("form_refused", message, 403, desk, request)
             try:
@@ -278,11 +299,9 @@ class Console:
                 if usage is not None:
                     usage.begin()
                     usage.end()
-                done = await self._within_deadline(act(desk, request, form), desk)
-            except ToolRefused as refused:
-                return self._problem(refused.code, refused.message, refused.status, desk, request)
-            except MyriaError as error:
-                return self._denied(error, desk, request)
+                done = await self._within_deadline(act(desk, request, sent), desk)
+            except (ToolRefused, MyriaError) as error:
+                return await self._refusal(error, form, sent, desk, request)
             if not isinstance(done, str):
                 template, values = done
                 return page(template, {**self._frame(desk, request), **values})
@@ -323,6 +342,8 @@ class Console:
             "form_token": desk.visitor.form_token(),
             "is_part": request.headers.get("hx-request") == "true",
             "waiting": 0,
+            "refusal": None,
+            "sent": {},
         }
 
     async def _waiting(self, desk: Desk, request: Request) -> int:
@@ -334,10 +355,29 @@ class Console:
         except MyriaError:
             return 0
 
-    def _denied(self, error: MyriaError, desk: Desk, request: Request) -> Response:
-        """Return the page of what a page itself refuses, and note it where access is denied, as tools do for theirs."""
-        section = request.url.path.removeprefix(PREFIX).split("/")[1]
-        self._limiter.note(request.scope, {}, "core", desk.principal, error, action=f"{PREFIX}/{section}")
+    async def _refusal(
+        self, error: ToolRefused | MyriaError, form: Form | None, sent: Values, desk: Desk, request: Request
+    ) -> Response:
+        """Return the form in which a field is refused, else a page that says what was refused.
+
+        Access that a page itself denies is noted, as tools note theirs.
+
+        Args:
+            sent: what the form was sent with.
+        """
+        if isinstance(error, MyriaError):
+            section = request.url.path.removeprefix(PREFIX).split("/")[1]
+            self._limiter.note(request.scope, {}, "core", desk.principal, error, action=f"{PREFIX}/{section}")
+        refusal = None if form is None else form.refusal(error)
+        if form is not None and refusal is not None:
+            try:
+                answered = await self._within_deadline(self._viewed(form.view, desk, request), desk)
+            except (ToolRefused, MyriaError):
+                answered = None  # the form cannot be shown now either
+            if isinstance(answered, tuple):
+                template, values = answered
+                values = {**self._frame(desk, request), **values, "refusal": refusal, "sent": sent}
+                return page(template, values, status=error.http_status)
         return self._problem(error.code, error.message, error.http_status, desk, request)
 
     def _problem(self, code: str, message: str, status: int, desk: Desk, request: Request) -> Response:
@@ -446,6 +486,12 @@ class Console:
             return response
         message = "There is no such page. What it named may be gone, or the address may be cut off."
         return self._problem(PathNotFound.code, message, PathNotFound.http_status, desk, request)
+
+
+async def _as_whom(desk: Desk, request: Request) -> tuple[str, Values]:
+    """Ask as whom a page is to be read; the form keeps what else its address says."""
+    kept = [(field, value) for field, value in request.query_params.multi_items() if field != "as"]
+    return "ask_as.html", {"patterns": desk.principal.may_ask, "kept": kept}
 
 
 def _are_short(names: Sequence[str]) -> bool:

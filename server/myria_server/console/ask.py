@@ -13,14 +13,33 @@ from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import moment_of, number_of
+from myria_server.console.names import NAMES
 from myria_server.console.topics import events_in, in_reading_order
 
 _EVENTS = 20
 _NODES = 60
 _TOKENS = 2_000
 
+_EARLIER = "It was shown on an earlier page."
+
 VIEWS = {"best": "Best matches", "topics": "By topic", "text": "As a model reads it"}
 """The ways to look at an answer, by their parameter in the address."""
+
+
+FIELDS: Mapping[str, tuple[str, str]] = {
+    **NAMES,
+    "query": ("q", "Question"),
+    "since": ("since", "From"),
+    "until": ("until", "Until"),
+    "channel": ("channel", "Channel"),
+    "context_id": ("context", "Conversation"),
+    "types": ("types", "Types"),
+    "order": ("order", "Order"),
+    "max_tokens": ("tokens", "Tokens for a model"),
+    "expected": ("expected", "Event that you miss"),
+    "id": ("expected", "Event that you miss"),
+}
+"""What a refusal of a question says of the form's fields (see `Form.fields`)."""
 
 
 class AskPages:
@@ -29,76 +48,50 @@ class AskPages:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
+    async def form(self, _desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show the form with what the address holds, and no answer."""
+        return "ask.html", {**_asked(request.query_params), "answer": None}
+
     async def view(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Answer the question that the address holds; without one, show what is newest."""
-        parameters = request.query_params
-        chosen_view = parameters.get("view", "")
-        chosen_view = chosen_view if chosen_view in VIEWS else "best"
-        question = parameters.get("q", "").strip()
-        selection: dict[str, Any] = {
-            "since": moment_of(parameters.get("since")),
-            "until": moment_of(parameters.get("until")),
-            "channel": parameters.get("channel", "").strip(),
-            "context_id": parameters.get("context", "").strip(),
-            "types": [kind for part in parameters.get("types", "").split(",") if (kind := part.strip())],
-            "order": parameters.get("order", ""),
-            "include_superseded": parameters.get("superseded") == "on",
-            "include_internal": parameters.get("internal") == "on",
+        asked = _asked(request.query_params)
+        question = {
+            "query": asked["question"],
+            **asked["selection"],
+            "cursor": request.query_params.get("cursor", ""),
+            "explain": asked["is_explained"],
+            "expected": asked["expected"],
         }
-        expected = parameters.get("expected", "").strip()
-        is_explained = parameters.get("why") == "on" or bool(expected)
-        asked = {
-            "query": question,
-            **selection,
-            "cursor": parameters.get("cursor", ""),
-            "explain": is_explained,
-            "expected": expected,
-        }
-        budget = number_of(parameters.get("tokens"), default=_TOKENS)
         text: str | None = None
-        if chosen_view == "best":
-            answer = await desk.ask("query_event_nodes", limit=_EVENTS, **asked)
-        elif chosen_view == "topics":
-            answer = await desk.ask("query_references", max_nodes=_NODES, **asked)
+        if asked["view"] == "best":
+            answer = await desk.ask("query_event_nodes", limit=_EVENTS, **question)
+        elif asked["view"] == "topics":
+            answer = await desk.ask("query_references", max_nodes=_NODES, **question)
             answer["root"]["children"] = in_reading_order(answer["root"]["children"])
         else:
             answer, text = await desk.call_with_text(
-                "query_references", participants=list(desk.names), format="text", max_tokens=budget, **asked
+                "query_references",
+                participants=list(desk.names),
+                format="text",
+                max_tokens=asked["budget"],
+                **question,
             )
         later: Mapping[int, LaterState] = {}
-        if chosen_view == "best" and question:
+        if asked["view"] == "best" and asked["question"]:
             later = await self._later(desk, answer["root"]["children"])
+        seen = number_of(request.query_params.get("seen"), default=0)
+        before = seen if isinstance(seen, int) else 0
         values: dict[str, Any] = {
-            "question": question,
-            "selection": selection,
-            "budget": budget,
-            "view": chosen_view,
-            "views": VIEWS,
+            **asked,
+            "placed": await _placed(desk, question, answer, before=before),
+            "seen": before + answer.get("counts", {}).get("events", 0),
             "answer": answer,
             "later": later,
             "made": await self._memory.registry.freshness(desk.principal.tenant, answer.get("snapshot_id")),
-            "is_continued": bool(parameters.get("cursor")),
+            "is_continued": bool(question["cursor"]),
             "text": text,
-            "is_explained": is_explained,
-            "expected": expected,
-            "why": {"signals": SIGNALS, "best": _best_score(answer["root"])} if is_explained else None,
-            "stages": STAGES,
+            "why": {"signals": SIGNALS, "best": _best_score(answer["root"])} if asked["is_explained"] else None,
             "tokens": 0 if text is None else token_counter().count(text),
-            # What every link on the page keeps of the question.
-            "kept": {
-                "q": question,
-                "since": selection["since"],
-                "until": selection["until"],
-                "channel": selection["channel"],
-                "context": selection["context_id"],
-                "types": ", ".join(selection["types"]),
-                "order": selection["order"],
-                "superseded": "on" if selection["include_superseded"] else "",
-                "internal": "on" if selection["include_internal"] else "",
-                "tokens": parameters.get("tokens", ""),
-                "why": "on" if is_explained else "",
-                "expected": expected,
-            },
         }
         return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values
 
@@ -112,6 +105,69 @@ class AskPages:
             for state in found.get(match["event_seq"], ())[:1]:
                 best_of.setdefault(state.topic_id, match["event_seq"])
         return {event_seq: found[event_seq][0] for event_seq in best_of.values()}
+
+
+async def _placed(desk: Desk, question: Mapping[str, Any], answer: Json, *, before: int) -> Json | None:
+    """Return what became of the event that is missed, None where none is.
+
+    Only a first page says that, so for a later one the first is asked again.
+
+    Args:
+        before: how many matches the pages before have shown.
+    """
+    if not question["expected"]:
+        return None
+    placed: Json = answer.get("expected") or {}
+    if question["cursor"]:
+        first = await desk.ask("query_event_nodes", limit=1, **{**question, "cursor": ""})
+        placed = first["expected"]
+        if any(event["event_id"] == placed["event_id"] for event in events_in(answer["root"])):
+            placed["stage"] = "shown"
+        elif placed["place"] and placed["place"] <= before:
+            placed["stage"] = "earlier"
+        elif placed["stage"] == "shown":
+            placed["stage"] = "no_room"
+    return {**placed, "said": _EARLIER if placed["stage"] == "earlier" else STAGES[placed["stage"]]}
+
+
+def _asked(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the form holds; `kept` is what every link on the page keeps of it."""
+    view = parameters.get("view", "")
+    selection: dict[str, Any] = {
+        "since": moment_of(parameters.get("since")),
+        "until": moment_of(parameters.get("until")),
+        "channel": parameters.get("channel", "").strip(),
+        "context_id": parameters.get("context", "").strip(),
+        "types": [kind for part in parameters.get("types", "").split(",") if (kind := part.strip())],
+        "order": parameters.get("order", ""),
+        "include_superseded": parameters.get("superseded") == "on",
+        "include_internal": parameters.get("internal") == "on",
+    }
+    question, expected = parameters.get("q", "").strip(), parameters.get("expected", "").strip()
+    is_explained = parameters.get("why") == "on" or bool(expected)
+    return {
+        "view": view if view in VIEWS else "best",
+        "views": VIEWS,
+        "question": question,
+        "selection": selection,
+        "budget": number_of(parameters.get("tokens"), default=_TOKENS),
+        "is_explained": is_explained,
+        "expected": expected,
+        "kept": {
+            "q": question,
+            "since": selection["since"],
+            "until": selection["until"],
+            "channel": selection["channel"],
+            "context": selection["context_id"],
+            "types": ", ".join(selection["types"]),
+            "order": selection["order"],
+            "superseded": "on" if selection["include_superseded"] else "",
+            "internal": "on" if selection["include_internal"] else "",
+            "tokens": parameters.get("tokens", ""),
+            "why": "on" if is_explained else "",
+            "expected": expected,
+        },
+    }
 
 
 def _best_score(node: Json) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -10,13 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from myria.access import journal
+from myria.errors import InvalidTimestamp
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json
-from myria_server.console.fields import text_of, time_of, whole_number_of
+from myria_server.console.fields import moment_of, number_of
 
 _PAGE = 50
 _EXPORTED_AT_ONCE = 500
 _LONGEST = 200
+
+
+FIELDS: Mapping[str, tuple[str, str]] = {"since": ("since", "From"), "until": ("until", "Until")}
+"""What a refusal of filters says of the form's fields (see `Form.fields`)."""
 
 
 class AuditPages:
@@ -25,19 +31,20 @@ class AuditPages:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
+    async def form(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show the form with what the address holds, and no entries."""
+        return "audit.html", _page(desk, request)
+
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show one page of the entries that are sought."""
         desk.principal.need_api("admin")
-        before = whole_number_of(request.query_params.get("before")) or None
+        before = number_of(request.query_params.get("before"), default=0)
         sought = _sought(request)
-        entries, next_before = await self._entries(desk, sought, before, limit=_PAGE)
-        return "audit.html", {
-            "entries": entries,
-            "filters": {name: request.query_params.get(name, "") for name in _FILTERS},
-            "is_filtered": sought != journal.Sought(),
-            "next_before": next_before,
-            "has_proof": desk.principal.proof is not None,
-        }
+        entries, next_before = await self._entries(
+            desk, sought, before if type(before) is int and before else None, limit=_PAGE
+        )
+        found = {"entries": entries, "is_filtered": sought != journal.Sought(), "next_before": next_before}
+        return "audit.html", {**_page(desk, request), **found}
 
     async def export(self, desk: Desk, request: Request) -> Response:
         """Send all entries that are sought as JSON lines, newest first."""
@@ -65,6 +72,16 @@ class AuditPages:
         )
 
 
+def _page(desk: Desk, request: Request) -> Mapping[str, Any]:
+    """Return the values of the page before any entries are looked for."""
+    return {
+        "entries": None,
+        "filters": {name: request.query_params.get(name, "") for name in _FILTERS},
+        "next_before": None,
+        "has_proof": desk.principal.proof is not None,
+    }
+
+
 _FILTERS = ("q", "actor", "action", "outcome", "since", "until")
 
 
@@ -74,12 +91,22 @@ def _sought(request: Request) -> journal.Sought:
     Raises:
         InvalidTimestamp: a moment is none.
     """
-    texts = {name: text_of(request.query_params.get(name))[:_LONGEST] for name in _FILTERS}
+    texts = {name: request.query_params.get(name, "").strip().replace("\0", "")[:_LONGEST] for name in _FILTERS}
     return journal.Sought(
         text=texts["q"],
         actor=texts["actor"],
         action=texts["action"],
         outcome=texts["outcome"],
-        since=time_of(texts["since"], "since"),
-        until=time_of(texts["until"], "until"),
+        since=_moment(texts["since"], "since"),
+        until=_moment(texts["until"], "until"),
     )
+
+
+def _moment(text: str, field: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(moment_of(text))
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidTimestamp(f"{field} is no date, and no date with a time of day", field=field) from error

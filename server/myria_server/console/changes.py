@@ -96,6 +96,9 @@ ACTS: Mapping[str, _Act] = {
 """The acts, by the last part of their address."""
 
 
+FIELDS: Mapping[str, tuple[str, str]] = {"reason": ("reason", "Why")}
+"""What a refusal of an act says of its form's fields (see `Form.fields`)."""
+
 _OUTDATED = (
     "Since you opened this form the active snapshot has moved, or builds were paused or resumed: this form may have "
     "been sent before, or somebody else acted. Nothing was done now. Begin again from the page Changes."

@@ -23,12 +23,12 @@ _APIS_OF: Mapping[str, tuple[ApiName, ...]] = {tool.name: tool.apis for tool in 
 class ToolRefused(Exception):
     """A tool refused a call: the `error` object of its answer."""
 
-    def __init__(self, error: Json, status: int) -> None:
+    def __init__(self, error: Json, http_status: int) -> None:
         super().__init__(error["message"])
         self.code: str = error["code"]
         self.message: str = error["message"]
         self.details: Json = error.get("details") or {}
-        self.status = status
+        self.http_status = http_status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,4 +139,5 @@ class Desk:
 
 def _error_of(content: Json) -> Json:
     """Return the error of an answer in the form of the agents' contract."""
-    return {"code": str(content.get("code", "error")), "message": str(content.get("error", "refused"))}
+    code, message = str(content.get("code", "error")), str(content.get("error", "refused"))
+    return {"code": code, "message": message, "details": content.get("details")}

@@ -17,7 +17,6 @@ from myria.access.store import NewKey
 from myria.errors import CredentialMissing, InvalidArgument
 from myria.memory import Memory
 from myria_server.console.desk import Desk
-from myria_server.console.fields import text_of
 from myria_server.console.visitors import PREFIX, asked_as
 
 _PAGE = 50
@@ -50,6 +49,24 @@ ABOUT_APIS: Mapping[ApiName, str] = {
     "admin": "for the roles admin and erase",
 }
 
+FIELDS: Mapping[str, tuple[str, str]] = {
+    "name": ("name", "Name"),
+    "role": ("roles", "Role"),
+    "role_required": ("roles", "Role"),
+    "face": ("apis", "API"),
+    "face_not_allowed": ("apis", "API"),
+    "as": ("own", "Asks as"),
+    "participants_not_allowed": ("own", "Asks as"),
+    "may_ask": ("may_ask", "May ask as others, too"),
+    "lifetime": ("lifetime", "Ends after"),
+    "expires": ("lifetime", "Ends after"),
+    "reason": ("reason", "Why"),
+}
+"""What a refusal of a new key says of the form's fields (see `Form.fields`)."""
+
+ACT: Mapping[str, tuple[str, str]] = {"overlap": ("overlap", "The old key ends"), "reason": ("reason", "Why")}
+"""The same of the forms that replace or revoke a key, or end a grant."""
+
 Page = tuple[str, Mapping[str, Any]]
 
 
@@ -62,7 +79,7 @@ class KeyPages:
     async def overview(self, desk: Desk, request: Request) -> Page:
         """List the keys of the tenant, newest first."""
         _need_administrator(desk)
-        proof, before = desk.principal.proof, text_of(request.query_params.get("before")) or None
+        proof, before = desk.principal.proof, request.query_params.get("before", "").replace("\0", "") or None
         found = [] if proof is None else await self._keys.keys(proof, before=before, limit=_PAGE + 1)
         return "keys.html", {
             "has_proof": proof is not None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from myria.access.principal import Principal
 from myria.memory import Memory
@@ -10,6 +10,9 @@ from myria.search.people import names_beginning, names_beside
 
 PICKERS = frozenset({"ask.html", "ask_as.html", "topics.html", "timeline.html", "people.html", "notes.html"})
 """Templates of pages on which a visitor chooses as whom to ask."""
+
+NAMES: Mapping[str, tuple[str, str]] = dict.fromkeys(("participants", "as"), ("as", "Ask as"))
+"""What a refusal of names says of the fields of these pages (see `Form.fields`)."""
 
 _OFFERED = 100
 _SCOPES = 500

@@ -20,7 +20,8 @@ from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
-from myria_server.console.fields import whole_number_of
+from myria_server.console.fields import number_of
+from myria_server.console.names import NAMES
 from myria_server.console.rendering import query
 from myria_server.console.wording import Part, differences
 
@@ -60,20 +61,43 @@ _FROM: Mapping[str, str] = {
 """What a link says of the note to which it leads."""
 
 
+FIELDS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(NAMES, ("as", "Person or agent")),
+    "text": ("q", "Search"),
+    "type": ("kind", "Kind"),
+    "topic": ("topic", "Subject"),
+}
+"""What a refusal of a search says of the form's fields (see `Form.fields`)."""
+
+RESTORED: Mapping[str, tuple[str, str]] = dict.fromkeys(("id", "note_not_found", "event_not_found"), ("note", "Its id"))
+"""The same of the form that restores a note."""
+
+
 def _names(desk: Desk) -> Sequence[str]:
     """Return the names that links of a page of notes repeat."""
     return desk.names if desk.agent is None else [desk.agent]
 
 
-async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Show the notes that fit a search, newest first where nothing is searched for, and how many there are."""
+def _search(request: Request) -> Json:
+    """Return what the form of the page asks for."""
     parameters = request.query_params
-    search = {
+    return {
         "text": parameters.get("q", "").strip(),
         "type": parameters.get("kind", ""),
         "topic": parameters.get("topic", "").strip(),
         "includeSuperseded": parameters.get("superseded") == "on" or None,
     }
+
+
+async def form(_desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Show the form with what the address holds, and no notes."""
+    return "notes.html", {"search": _search(request), "kinds": KINDS, "stats": None, "done": "", "done_note": ""}
+
+
+async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Show the notes that fit a search, newest first where nothing is searched for, and how many there are."""
+    parameters = request.query_params
+    search = _search(request)
     answer = await desk.call(
         "recall",
         agentId=desk.agent,
@@ -117,8 +141,8 @@ class NotePages:
         # Links of a replaced note are left out, as everywhere.
         around = await self._memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
         note = note_json(note_id, stands.versions[0].note, version=stands.versions[0].version)
-        upto = whole_number_of(request.query_params.get("upto"))
-        versions, further = await asyncio.to_thread(_versions, stands, upto)
+        upto = number_of(request.query_params.get("upto"), default=0)
+        versions, further = await asyncio.to_thread(_versions, stands, upto if isinstance(upto, int) else 0)
         return "note.html", {
             "names": _names(desk),
             "note": note,

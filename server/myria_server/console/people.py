@@ -20,7 +20,7 @@ from myria.memory import Memory
 from myria.search.overview import Activity, Overview
 from myria.search.people import people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
-from myria_server.console.fields import number_of, text_of
+from myria_server.console.fields import number_of
 from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 100
@@ -49,7 +49,7 @@ class PeoplePages:
         is_anybody = principal.anyone and not desk.names
         participants = () if is_anybody else principal.asking_as(desk.named)
         most = _PAGE_OF_ANYBODY if is_anybody else _PAGE
-        prefix = text_of(parameters.get("q"))
+        prefix = parameters.get("q", "").strip().replace("\0", "")
         async with self._memory.database.read(principal.tenant) as connection:
             people = await people_beside(
                 connection,
@@ -101,11 +101,26 @@ def is_agent(name: str) -> bool:
     return not _AGENTS.isdisjoint(_WORDS.findall(name.casefold()))
 
 
+WHOM: Mapping[str, tuple[str, str]] = {"of_participants": ("name", "Name")}
+"""What a refusal says of the field that asks whose events to erase (see `Form.fields`)."""
+
+CONFIRMED: Mapping[str, tuple[str, str]] = {
+    "confirmed": ("confirmed", "To confirm, write the name once more"),
+    "reason": ("reason", "Why"),
+}
+"""The same of the form that erases."""
+
+
+async def whom(_desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+    """Ask whose events are to be erased."""
+    return "erase_whom.html", {"name": request.query_params.get("name", "")}
+
+
 async def confirm_erasure(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
     """Show what erasing everything of a participant removes, and ask once; without a name, ask for one."""
     name = request.query_params.get("name", "")
     if not name.strip():
-        return "erase_whom.html", {}
+        return await whom(desk, request)
     shared = "remove" if request.query_params.get("shared") == "remove" else "keep"
     preview = await desk.call("preview_erasure", of_participants=[name], shared=shared)
     return "erase.html", {

@@ -18,6 +18,8 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from myria.builds.snapshots import MOST_NEWER
+from myria_server.console.fields import browser_moment, moment_of
+from myria_server.console.forms import marked_field, refusal_of, ticked, typed
 from myria_server.console.gists import gist_of
 from myria_server.console.visitors import PREFIX
 
@@ -115,6 +117,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(prefix=PREFIX, static=static_address, most_newer=MOST_NEWER)
+    environment.globals.update(marked_field=marked_field, refusal_of=refusal_of, typed=typed, ticked=ticked)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
         state=_state,
@@ -125,6 +128,8 @@ def _environment() -> Environment:
         in_percent=in_percent,
         signed=_signed,
         gist=gist_of,
+        browser_moment=browser_moment,
+        moment_typed=moment_of,
         kind_name=lambda kind: KIND_NAMES.get(kind, kind),
     )
     return environment

@@ -26,6 +26,12 @@ _COMPARED = 2_000
 _PICK = "pick_"
 """Before the id of a note, the name of its checkbox."""
 
+FILTER: Mapping[str, tuple[str, str]] = {"kind": ("kind", "Kind"), "participant": ("participant", "Person or agent")}
+"""What a refusal of the filter says of its fields (see `Form.fields`)."""
+
+DECIDED: Mapping[str, tuple[str, str]] = {"note": ("note", "Notes"), "reason": ("reason", "Why")}
+"""The same of the form that decides."""
+
 DECISIONS: Mapping[str, str] = {"approve": "approved", "refuse": "refused", "hold": "taken back"}
 
 
@@ -40,17 +46,26 @@ class ReviewPages:
         review = settings.review
         self._holds = bool(review.kinds or review.sources or review.confidence_below)
 
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show the held snapshot, the notes that wait, with their evidence, and what was decided lately."""
-        parameters = request.query_params
-        search = {"kind": parameters.get("kind", ""), "participant": parameters.get("participant", "").strip()}
-        page = await _page(desk, limit=_PAGE, cursor=parameters.get("cursor"), **search)
-        decided = await _page(desk, state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search)
+    async def form(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show the filter with what the address holds, and no notes."""
         return "review.html", {
             "holds": self._holds,
             "status": await desk.call("get_snapshot_status"),
-            "search": search,
+            "search": _search(request),
             "kinds": tuple(policies()),
+            "notes": None,
+            "next_cursor": None,
+            "decided": [],
+            "done": None,
+        }
+
+    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+        """Show the held snapshot, the notes that wait, with their evidence, and what was decided lately."""
+        parameters, search = request.query_params, _search(request)
+        page = await _page(desk, limit=_PAGE, cursor=parameters.get("cursor"), **search)
+        decided = await _page(desk, state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search)
+        return "review.html", {
+            **(await self.form(desk, request))[1],
             "notes": [_shown(desk, note) for note in page["under_review"]],
             "next_cursor": page["next_cursor"],
             "decided": [_shown(desk, note) for note in decided["under_review"]],
@@ -83,6 +98,12 @@ class ReviewPages:
         if refused:
             return "review_refused.html", {"refused": refused, "changed": answer["changed"], "did": DECISIONS[decision]}
         return f"{PREFIX}/review?done={decision}&count={len(note_ids)}"
+
+
+def _search(request: Request) -> Json:
+    """Return what the filter of the page asks for."""
+    parameters = request.query_params
+    return {"kind": parameters.get("kind", ""), "participant": parameters.get("participant", "").strip()}
 
 
 async def _page(desk: Desk, *, limit: int, **arguments: Any) -> Json:

@@ -1,0 +1,96 @@
+"""Forms that are shown again where a field is refused: with what was typed, and why beside the field, in plain words.
+
+A refusal names an argument of a tool; a form says which of its fields holds that, and what the page calls it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+
+from myria.errors import MyriaError
+from myria_server.console.desk import Desk, ToolRefused
+
+Values = Mapping[str, Any]
+
+View = Callable[[Desk, Request], Awaitable[tuple[str, Values] | Response]]
+"""Answers a page: the name of its template, and the values in it; or an answer that is no page."""
+
+_BELOW = re.compile(r"[.\[].*")
+"""What follows the name of an argument in the path of a part of it: `participants[0]`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldRefusal:
+    """A field of a form that was refused: why, for a person, and the code of the error."""
+
+    field: str
+    message: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of a page.
+
+    Args:
+        view: shows it, and carries nothing out.
+        fields: by the argument of a refusal, or its code where it names none, a field of the form and what its page
+            calls that.
+    """
+
+    view: View
+    fields: Mapping[str, tuple[str, str]]
+
+    def refusal(self, error: ToolRefused | MyriaError) -> FieldRefusal | None:
+        """Return what a refusal says of a field of this form, None where it names none."""
+        path = str(error.details.get("field") or "")
+        field, label = self.fields.get(_BELOW.sub("", path) or error.code, ("", ""))
+        if not field:
+            return None
+        # Most messages begin with the argument: "max_tokens: must be a whole number", "channel is longer than ...".
+        words = error.message.removeprefix(path).removeprefix(":") if path else error.message
+        named = label if words != error.message else f"{label}:"
+        return FieldRefusal(field=field, message=f"{named} {words.strip()}", code=error.code)
+
+
+@pass_context
+def marked_field(context: Context, field: str, described_by: str = "") -> Markup:
+    """Return the attributes of a field: what describes it, and whether it was refused, for then it has the focus."""
+    refusal: FieldRefusal | None = context.get("refusal")
+    is_refused = refusal is not None and refusal.field == field
+    describing = " ".join(name for name in (f"{field}-refused" if is_refused else "", described_by) if name)
+    attributes = Markup(' aria-describedby="{}"').format(describing) if describing else Markup("")
+    return attributes + (Markup(' aria-invalid="true" autofocus') if is_refused else Markup(""))
+
+
+@pass_context
+def refusal_of(context: Context, field: str) -> Markup:
+    """Return why a field was refused, to stand below it; nothing where it was not."""
+    refusal: FieldRefusal | None = context.get("refusal")
+    if refusal is None or refusal.field != field:
+        return Markup("")
+    return Markup(
+        '<p class="bad" role="alert" id="{}-refused">{} <span class="meta">Code: <code>{}</code></span></p>'
+    ).format(field, refusal.message, refusal.code)
+
+
+@pass_context
+def typed(context: Context, field: str, default: str = "") -> str:
+    """Return what was typed into a field of a form that is shown again; else its default."""
+    return str((context.get("sent") or {}).get(field, default))
+
+
+@pass_context
+def ticked(context: Context, field: str, default: bool = False) -> Markup:
+    """Return the attribute of a box that was ticked in a form that is shown again; else as by default."""
+    sent = context.get("sent") or {}
+    return Markup(" checked") if (field in sent if sent else default) else Markup("")
