@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from myria.settings import ConsoleSettings, ReviewSettings, Settings
 from tests.clients.conftest import Outside
 from tests.server.wire import Served, call, event, headers
 from tests.support import builds
+from tests.support.counts import SOAK
 from tests.support.postgres import Database
 from tests.support.skips import not_here
 
@@ -124,6 +126,15 @@ async def _kept_note(served: Served) -> str:
     return note_id
 
 
+def in_each_way(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the ways, each with its pages: the first one with all; any other, outside a soak run, with every third."""
+    return [
+        {**asdict(way), "paths": list(paths if SOAK or not number else paths[number::3])}
+        for number, way in enumerate(WAYS)
+    ]
+
+
+@pytest.mark.soak
 async def test_every_page_is_accessible_and_whole(
     outside: Outside, chromium: str, served: Served, database: Database
 ) -> None:
@@ -147,10 +158,9 @@ async def test_every_page_is_accessible_and_whole(
     paths = ["/console" + page.format(**kept, erasure=erasure_id) for page in PAGES]
     url = str(served.client.base_url).rstrip("/")
     question = {"text": "when does the kiln open", "as": "user_42", "expects": "The kiln opens on Friday"}
-    *looks, asked = await look(
-        outside, chromium, {"url": url, "paths": paths, "ways": [asdict(way) for way in WAYS], "question": question}
-    )
-    assert len(looks) == len(paths) * len(WAYS)
+    ways = in_each_way(paths)
+    *looks, asked = await look(outside, chromium, {"url": url, "paths": paths, "ways": ways, "question": question})
+    assert len(looks) == sum(len(way["paths"]) for way in ways)
     for seen in looks:
         expected = ["Failed to load resource"] if "nowhere" in seen["path"] else []
         assert all(any(text in complaint for text in expected) for complaint in seen["complaints"]), seen

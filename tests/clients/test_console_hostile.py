@@ -147,7 +147,8 @@ async def _fill(memory: Memory, database: Database, tenant: str, say: Callable[[
     last = await builds.build(database, tenant=tenant)
     async with memory.database.read(tenant) as connection:
         topic = await connection.fetchval(
-            "SELECT topic_id FROM myria.topics WHERE tenant_id = $1 ORDER BY topic_id LIMIT 1", tenant
+            "SELECT topic_id FROM myria.topics WHERE tenant_id = $1 ORDER BY anchor_seq, level, topic_id LIMIT 1",
+            tenant,
         )
     return Shown(
         who=who,

@@ -1,6 +1,6 @@
 // Run by Node.js in a folder that has playwright-core and axe-core: looks at pages of the console as a person's browser does.
 // Arguments: the browser's program, and as JSON the server's address, the paths of the pages, and the ways to look at each
-// (see `Way` in tests/clients/test_console.py); perhaps a key to sign in with, `acts` (a page with a form, what to fill in
+// (see `Way` in tests/clients/test_console.py; `paths` of its own where it has some); perhaps a key to sign in with, `acts` (a page with a form, what to fill in
 // and what to press), and a question. Prints a line of JSON for each look, and one for a question asked by keyboard.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -37,7 +37,7 @@ async function open(way) {
 
 for (const way of ways) {
   const { context, page, complaints } = await open(way);
-  for (const path of [...paths, ...acts]) {
+  for (const path of [...(way.paths ?? paths), ...acts]) {
     await page.goto(url + (path.path ?? path), { waitUntil: "load" });
     for (const [field, text] of Object.entries(path.fields ?? {})) await page.fill(`#${field}`, text);
     if (path.press) await Promise.all([page.waitForNavigation({ waitUntil: "load" }), page.click(path.press)]);
