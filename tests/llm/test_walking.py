@@ -29,6 +29,8 @@ from tests.support.postgres import Database
 Json = dict[str, Any]
 ANA_BEN = ("ana", "ben")
 QUERY = ReferencesQuery(participants=ANA_BEN, query="garden tomato seed water bridge", max_nodes=24)
+IN_TOPICS = replace(QUERY, query="kitten vet vaccine", max_nodes=40)
+"""A question of which not every event is among its hits."""
 
 
 @asynccontextmanager
@@ -54,6 +56,23 @@ async def ask(memory: Memory, query: ReferencesQuery) -> Json:
     shown_nodes = list(walk(answer["root"]))
     assert answer["counts"]["nodes"] == len(shown_nodes)
     return answer
+
+
+def adding_further(asked: Asked) -> Answer:
+    """Choose the best hits that have no room in the answer."""
+    return calling(asked, ("choose", {"add": [one["id"] for one in shown(asked)["further"]][:6], "stop": True}))
+
+
+def opening_topics(asked: Asked) -> Answer:
+    """Open a topic, then its last leaf, and choose all events of that."""
+    newest = last(asked) if asked.body["messages"][-1]["role"] == "tool" else None
+    if newest is None:
+        root = next(one for one in shown(asked)["topics"] if "under" not in one)
+        return calling(asked, ("inspect_subtree", {"root": root["id"], "depth": 4, "max_nodes": 40}))
+    if "topics" in newest:
+        leaf = [one for one in newest["topics"] if one["kind"] == "leaf"][-1]
+        return calling(asked, ("inspect_leaf_refs", {"root": leaf["id"]}))
+    return calling(asked, ("choose", {"add": [one["id"] for one in newest["events"]], "stop": True}))
 
 
 def at_random(seed: int) -> Script:
@@ -104,11 +123,7 @@ def collect(value: Any, found: dict[str, None]) -> None:
 async def test_a_walk_adds_within_its_room(database: Database, provide: Starting, configured: Configuring) -> None:
     """The answer holds every ref of the deterministic one, the model's choices after them, and says how far it went."""
     await fill(database)
-
-    def script(asked: Asked) -> Answer:
-        return calling(asked, ("choose", {"add": [one["id"] for one in shown(asked)["further"]][:6], "stop": True}))
-
-    provider = provide(script)
+    provider = provide(adding_further)
     async with remembering(database, configured(provider)) as memory:
         plain = await ask(memory, replace(QUERY, mode="deterministic"))
         walked = await ask(memory, QUERY)
@@ -171,19 +186,8 @@ async def test_events_found_in_topics_are_added_with_their_place(
 ) -> None:
     """What the model found by opening topics hangs under its own leaf, and keeps the filters of the question."""
     await fill(database)
-
-    def script(asked: Asked) -> Answer:
-        newest = last(asked) if asked.body["messages"][-1]["role"] == "tool" else None
-        if newest is None:
-            root = next(one for one in shown(asked)["topics"] if "under" not in one)
-            return calling(asked, ("inspect_subtree", {"root": root["id"], "depth": 4, "max_nodes": 40}))
-        if "topics" in newest:
-            leaf = [one for one in newest["topics"] if one["kind"] == "leaf"][-1]
-            return calling(asked, ("inspect_leaf_refs", {"root": leaf["id"]}))
-        return calling(asked, ("choose", {"add": [one["id"] for one in newest["events"]], "stop": True}))
-
-    async with remembering(database, configured(provide(script))) as memory:
-        query = replace(QUERY, query="kitten vet vaccine", max_nodes=40)
+    async with remembering(database, configured(provide(opening_topics))) as memory:
+        query = IN_TOPICS
         plain = await ask(memory, replace(query, mode="deterministic"))
         walked = await ask(memory, query)
         added = set(ids_of(walked)) - set(ids_of(plain))

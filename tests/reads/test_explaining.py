@@ -86,6 +86,21 @@ async def test_shares_add_up_to_the_score(memory: Memory) -> None:
     assert hits > QUESTIONS
 
 
+async def test_an_explained_text_is_the_same_text(memory: Memory) -> None:
+    """Who asks why sees the text that a model gets without, however few tokens it may have."""
+    for question in questions(60):
+        for asked in (
+            ReferencesQuery(participants=question.masks.participants, query=question.query, max_nodes=60),
+            EventNodesQuery(participants=question.masks.participants, query=question.query, limit=20),
+        ):
+            texts = []
+            for is_explained in (False, True):
+                bounded = replace(asked, format="text", max_tokens=600, explain=is_explained, participants=None)
+                text = (await memory.show("default", bounded)).text or ""
+                texts.append([line for line in text.splitlines() if "with cursor" not in line])
+            assert texts[0] == texts[1], question.query
+
+
 async def test_an_expected_event_has_the_place_of_the_whole_ranking(memory: Memory) -> None:
     """Of events that were not shown, the stage is that of the pipeline: ranked later, not matched, or not visible."""
     rng, missed = random.Random(11), 0

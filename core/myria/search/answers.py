@@ -240,6 +240,7 @@ class Handler:
             size=self._answer_bytes,
             around=query_cost + Cost(0, _ANSWER_TOKENS, _ANSWER_TOKENS * CHARACTERS_PER_TOKEN),
             lean=is_lean,
+            as_text=query.format == "text",
         )
 
 

@@ -58,6 +58,8 @@ class Room:
         size: the answer's size as JSON in UTF-8, in bytes.
         around: the cost of what the answer holds beside its tree.
         lean: the answer is shown in the lean view, and the bounds count that view.
+        as_text: the answer is shown as text. Its tokens do not count signals, of which a text says nothing: who asks
+            why sees the text that others get.
     """
 
     nodes: int
@@ -66,6 +68,7 @@ class Room:
     size: int | None = None
     around: Cost | None = None
     lean: bool = False
+    as_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +219,11 @@ class Assembly:
             listed_names: the participants whom the answer lists so far.
             existing_branch: the branch at the end of the hit's path, if the tree has it already.
         """
-        cost = cost_of(self._as_shown(hit.event))
+        event = self._as_shown(hit.event)
+        cost = cost_of(event)
+        if self._room.as_text and "signals" in event:
+            said = {name: value for name, value in event.items() if name != "signals"}
+            cost = replace(cost, tokens=cost_of(said).tokens)
         if existing_branch is None:
             cost += self._path_cost(top, hit.path)
         participants = hit.event["participants"]

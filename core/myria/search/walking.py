@@ -106,6 +106,8 @@ async def walked_answer(
             "counts": counts(tree),
             "walk": {"rounds": walked.rounds, "calls": walked.calls, "tokens": walked.tokens},
         }
+        if "expected" in answer and query.expected in set(_ids(tree.root)):
+            extended["expected"] = {**answer["expected"], "stage": "shown"}
         if within is None or not additions or within(extended):
             return extended
         additions = additions[:-1]
@@ -149,7 +151,8 @@ async def _read_unranked(
                 as_reference=True,
                 with_payload=query.include_payload,
                 sought=sought,
-            ),
+            )
+            | ({"signals": {}} if query.explain else {}),  # it was not ranked, so nothing gave it points
             path=event.path,
         )
         for event in shown_events

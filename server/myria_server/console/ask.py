@@ -12,7 +12,7 @@ from myria.search.later import LaterState
 from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
-from myria_server.console.fields import moment_of, number_of
+from myria_server.console.fields import moment_of, number_of, whole_number_of
 from myria_server.console.names import NAMES
 from myria_server.console.topics import events_in, in_reading_order
 
@@ -79,8 +79,7 @@ class AskPages:
         later: Mapping[int, LaterState] = {}
         if asked["view"] == "best" and asked["question"]:
             later = await self._later(desk, answer["root"]["children"])
-        seen = number_of(request.query_params.get("seen"), default=0)
-        before = seen if isinstance(seen, int) else 0
+        before = whole_number_of(request.query_params.get("seen"))
         values: dict[str, Any] = {
             **asked,
             "placed": await _placed(desk, question, answer, before=before),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -11,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from myria.access import journal
-from myria.errors import InvalidTimestamp
 from myria.memory import Memory
 from myria_server.console.desk import Desk, Json
-from myria_server.console.fields import moment_of, number_of
+from myria_server.console.fields import text_of, time_of, whole_number_of
 
 _PAGE = 50
 _EXPORTED_AT_ONCE = 500
@@ -38,11 +36,9 @@ class AuditPages:
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show one page of the entries that are sought."""
         desk.principal.need_api("admin")
-        before = number_of(request.query_params.get("before"), default=0)
+        before = whole_number_of(request.query_params.get("before")) or None
         sought = _sought(request)
-        entries, next_before = await self._entries(
-            desk, sought, before if type(before) is int and before else None, limit=_PAGE
-        )
+        entries, next_before = await self._entries(desk, sought, before, limit=_PAGE)
         found = {"entries": entries, "is_filtered": sought != journal.Sought(), "next_before": next_before}
         return "audit.html", {**_page(desk, request), **found}
 
@@ -91,22 +87,12 @@ def _sought(request: Request) -> journal.Sought:
     Raises:
         InvalidTimestamp: a moment is none.
     """
-    texts = {name: request.query_params.get(name, "").strip().replace("\0", "")[:_LONGEST] for name in _FILTERS}
+    texts = {name: text_of(request.query_params.get(name))[:_LONGEST] for name in _FILTERS}
     return journal.Sought(
         text=texts["q"],
         actor=texts["actor"],
         action=texts["action"],
         outcome=texts["outcome"],
-        since=_moment(texts["since"], "since"),
-        until=_moment(texts["until"], "until"),
+        since=time_of(texts["since"], "since"),
+        until=time_of(texts["until"], "until"),
     )
-
-
-def _moment(text: str, field: str) -> datetime | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(moment_of(text))
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise InvalidTimestamp(f"{field} is no date, and no date with a time of day", field=field) from error

@@ -14,7 +14,7 @@ from myria.db.queries import sql
 from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria.memory import Memory
 from myria_server.console.desk import Desk
-from myria_server.console.fields import id_of, number_of
+from myria_server.console.fields import id_of, whole_number_of
 
 _SCOPES = 20
 _SHOWN_OF_SCOPE = 12
@@ -50,8 +50,8 @@ class DifferencePages:
         desk.principal.need_api("admin")
         desk.principal.need(("admin",), what="a diff of snapshots")
         tenant, parameters = desk.principal.tenant, request.query_params
-        scope_id, begin = _number(parameters.get("scope")), _number(parameters.get("begin"))
-        after_scope = max(0, scope_id - 1) if scope_id else _number(parameters.get("after"))
+        scope_id, begin = whole_number_of(parameters.get("scope")), whole_number_of(parameters.get("begin"))
+        after_scope = max(0, scope_id - 1) if scope_id else whole_number_of(parameters.get("after"))
         async with self._memory.database.read(tenant) as connection:
             before = await browse.find_snapshot(connection, tenant, id_of(parameters.get("from", "")) or None)
             after = await browse.find_snapshot(connection, tenant, id_of(parameters.get("to", "")) or None)
@@ -98,9 +98,3 @@ async def _event_ids(connection: Connection, tenant: str, entries: Iterable[Chan
         return {}
     rows = await connection.fetch(sql("browse.event_ids"), tenant, numbers)
     return {row["event_seq"]: row["event_id"] for row in rows}
-
-
-def _number(text: str | None) -> int:
-    """Return the number that an address holds, 0 for anything else."""
-    number = number_of(text, default=0)
-    return number if type(number) is int else 0

@@ -1,17 +1,28 @@
-"""Reads what a form's fields say: numbers, and moments as browsers write them."""
+"""Reads what a form's fields and an address say: texts, numbers, ids, and moments as browsers write them."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
 
-from myria.errors import InvalidArgument
+from myria.errors import InvalidArgument, InvalidTimestamp
 
 _MAX_ID = 200
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?")
 
 _MOST_DIGITS = 18
 """Of a number that PostgreSQL's bigint surely holds: ids may have as many."""
+
+
+def text_of(text: str | None) -> str:
+    """Return the text in a field without NUL, which PostgreSQL cannot compare with anything."""
+    return (text or "").replace("\0", "").strip()
+
+
+def whole_number_of(text: str | None) -> int:
+    """Return the whole number that an address holds, 0 for anything else."""
+    number = number_of(text, default=0)
+    return number if isinstance(number, int) else 0
 
 
 def number_of(text: str | None, *, default: int) -> int | str:
@@ -34,6 +45,23 @@ def moment_of(text: str | None) -> str:
     if match[1] is None:
         return text + "T00:00:00Z"
     return text + ("Z" if match[2] is not None else ":00Z")
+
+
+def time_of(text: str | None, field: str) -> datetime | None:
+    """Return the moment in a field, in UTC; None where it is empty.
+
+    Raises:
+        InvalidTimestamp: it is none.
+    """
+    written = moment_of(text)
+    if not written:
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        message = f"{field} is no date, and no date with a time of day, such as 2026-03-04T16:00:00Z"
+        raise InvalidTimestamp(message, field=field) from error
 
 
 def browser_moment(text: str, *, is_end: bool = False) -> str | None:

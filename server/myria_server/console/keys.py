@@ -17,6 +17,7 @@ from myria.access.store import NewKey
 from myria.errors import CredentialMissing, InvalidArgument
 from myria.memory import Memory
 from myria_server.console.desk import Desk
+from myria_server.console.fields import text_of
 from myria_server.console.visitors import PREFIX, asked_as
 
 _PAGE = 50
@@ -79,7 +80,7 @@ class KeyPages:
     async def overview(self, desk: Desk, request: Request) -> Page:
         """List the keys of the tenant, newest first."""
         _need_administrator(desk)
-        proof, before = desk.principal.proof, request.query_params.get("before", "").replace("\0", "") or None
+        proof, before = desk.principal.proof, text_of(request.query_params.get("before")) or None
         found = [] if proof is None else await self._keys.keys(proof, before=before, limit=_PAGE + 1)
         return "keys.html", {
             "has_proof": proof is not None,

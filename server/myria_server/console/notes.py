@@ -20,7 +20,7 @@ from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
-from myria_server.console.fields import number_of
+from myria_server.console.fields import whole_number_of
 from myria_server.console.names import NAMES
 from myria_server.console.rendering import query
 from myria_server.console.wording import Part, differences
@@ -141,8 +141,8 @@ class NotePages:
         # Links of a replaced note are left out, as everywhere.
         around = await self._memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
         note = note_json(note_id, stands.versions[0].note, version=stands.versions[0].version)
-        upto = number_of(request.query_params.get("upto"), default=0)
-        versions, further = await asyncio.to_thread(_versions, stands, upto if isinstance(upto, int) else 0)
+        upto = whole_number_of(request.query_params.get("upto"))
+        versions, further = await asyncio.to_thread(_versions, stands, upto)
         return "note.html", {
             "names": _names(desk),
             "note": note,

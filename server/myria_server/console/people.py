@@ -20,7 +20,7 @@ from myria.memory import Memory
 from myria.search.overview import Activity, Overview
 from myria.search.people import people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
-from myria_server.console.fields import number_of
+from myria_server.console.fields import number_of, text_of
 from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 100
@@ -49,7 +49,7 @@ class PeoplePages:
         is_anybody = principal.anyone and not desk.names
         participants = () if is_anybody else principal.asking_as(desk.named)
         most = _PAGE_OF_ANYBODY if is_anybody else _PAGE
-        prefix = parameters.get("q", "").strip().replace("\0", "")
+        prefix = text_of(parameters.get("q"))
         async with self._memory.database.read(principal.tenant) as connection:
             people = await people_beside(
                 connection,

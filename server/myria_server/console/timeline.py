@@ -15,7 +15,7 @@ from myria.errors import InvalidArgument
 from myria.memory import Memory
 from myria.search.overview import Beside, Overview
 from myria_server.console.desk import Desk, Json
-from myria_server.console.fields import moment_of
+from myria_server.console.fields import time_of
 
 MOST_MARKS = 200
 _LISTED = 50
@@ -91,7 +91,7 @@ async def view(memory: Memory, desk: Desk, request: Request, views: Mapping[str,
         views: the ways to look at topics, of which this is one.
     """
     desk.principal.need_api("core")
-    start, end = _moment(request, "from"), _moment(request, "to")
+    start, end = (time_of(request.query_params.get(name), name) for name in ("from", "to"))
     if start is not None and end is not None and start >= end:
         raise InvalidArgument("The end of a time must come after its beginning.", field="to")
     counted = await memory.retrieval.overview(
@@ -123,22 +123,6 @@ async def view(memory: Memory, desk: Desk, request: Request, views: Mapping[str,
         "around": _around(counted),
         "answer": answer,
     }
-
-
-def _moment(request: Request, name: str) -> datetime | None:
-    """Return the moment in a field of the address, in UTC; None where it is empty.
-
-    Raises:
-        InvalidArgument: it is none.
-    """
-    text = moment_of(request.query_params.get(name))
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise InvalidArgument(f"{name} is no moment, such as 2026-03-04T16:00:00Z", field=name) from error
 
 
 def _count(overview: Overview, *, start: datetime | None, end: datetime | None) -> _CountedTime | None:

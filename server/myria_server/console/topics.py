@@ -15,7 +15,7 @@ from myria.errors import SnapshotNotFound
 from myria.memory import Memory
 from myria_server.console import timeline
 from myria_server.console.desk import Desk, Json
-from myria_server.console.fields import number_of
+from myria_server.console.fields import whole_number_of
 
 _SCOPES = 10
 _CHILDREN = 30
@@ -79,12 +79,10 @@ class TopicPages:
         if parameters.get("view") == "timeline":
             return await timeline.view(self._memory, desk, request, VIEWS)
         view = "time" if parameters.get("view") == "time" else "subject"
-        after = number_of(parameters.get("after"), default=0)
+        after = whole_number_of(parameters.get("after"))
         status = await desk.call("get_snapshot_status")
         participants = desk.principal.asking_as(desk.named)
-        trees, next_after = await self.trees(
-            desk, participants, view=view, after=after if isinstance(after, int) else 0, most=_SCOPES
-        )
+        trees, next_after = await self.trees(desk, participants, view=view, after=after, most=_SCOPES)
         return "topics.html", {
             "view": view,
             "views": VIEWS,
