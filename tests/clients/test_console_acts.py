@@ -201,7 +201,7 @@ async def _follow(person: Hands) -> None:
     await person.open(asked)
     await person.go("#answer a[href*='/events/']", "Who may see it")
     await person.do("back")
-    await person.go("#answer a[href*='view=topics']", "under 1 topics")
+    await person.go("#answer a[href*='view=topics']", "under 1 topic,")
     await person.go("#answer a[href*='/topics/']", "newest first")
     await person.open(asked)
     await person.go("#answer a[href*='/changes']", "History")

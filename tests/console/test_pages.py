@@ -307,7 +307,7 @@ async def test_names_together_see_what_all_of_them_may(served: Served, browser: 
         said = text_of((await browser.get(path + "?as=ada&as=bob")).text)
         assert "This page shows only what all of them may see." in said
         assert "tea for 1" not in said
-    assert "1 events that ada and bob both may see" in text_of(
+    assert "1 event that ada and bob both may see" in text_of(
         (await browser.get("/console/topics?as=ada&as=bob&view=timeline")).text
     )
 

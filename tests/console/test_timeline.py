@@ -98,7 +98,7 @@ async def test_a_timeline_leads_out_and_aside(served: Served, browser: Browser) 
     assert "2 events" in said
     for way, count in (("2026", 3), ("2026-03", 2), ("2026-03-04", 2), ("Earlier (1)", 1), ("Later (1)", 1)):
         link = page.text.partition(f">{way}</a>")[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
-        assert f"{count} events" in text_of((await browser.get(link)).text), way
+        assert f"{count} event" in text_of((await browser.get(link)).text), way
 
 
 async def test_a_timeline_counts_nothing_that_was_forgotten(served: Served, browser: Browser) -> None:

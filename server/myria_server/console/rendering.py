@@ -125,6 +125,7 @@ def _environment() -> Environment:
         told_apart=told_apart,
         marked=_marked,
         listed=_listed,
+        counted=_counted,
         in_percent=in_percent,
         signed=_signed,
         gist=gist_of,
@@ -177,9 +178,20 @@ def _brief(value: Any) -> Markup:
     return _shown(value, _LONGEST_IN_LIST)
 
 
-def _listed(names: Iterable[str], between: str = ", ") -> Markup:
-    """Return names of others as `_shown` does, each by itself: one written from right to left turns no other."""
-    return escape(between).join(map(_shown, names))
+def _listed(names: Iterable[str], between: str = ", ", most: int | None = None) -> Markup:
+    """Return names of others as `_shown` does, each by itself: one written from right to left turns no other.
+
+    Of more than `most` names the first, and how many more there are.
+    """
+    everybody = list(names)
+    listed = escape(between).join(map(_shown, everybody[:most]))
+    left = 0 if most is None else len(everybody) - most
+    return listed if left <= 0 else listed + f" and {_number(left)} more"
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with what is counted: 1 event, 2 events."""
+    return f"{_number(number)} {one if number == 1 else many or one + 's'}"
 
 
 def _marked(text: str) -> Markup:
