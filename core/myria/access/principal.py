@@ -107,6 +107,15 @@ class Principal:
         if api not in self.faces:
             raise FaceNotAllowed(f"this credential may not use the face {api}", face=api)
 
+    def need_administrator(self, *, what: str) -> None:
+        """Check that this principal administers: by its role, and at the API of administrators.
+
+        Raises:
+            RoleRequired, FaceNotAllowed: it does not.
+        """
+        self.need(("admin",), what=what)
+        self.need_api("admin")
+
     def asking_as(self, named: tuple[str, ...] | None, *, field: str = "participants") -> tuple[str, ...]:
         """Return the participants of a read: all of the principal's own, and those that the caller names.
 

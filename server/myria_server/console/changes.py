@@ -187,8 +187,7 @@ class ChangePages:
             AccessError: the visitor does not administer: a build tells of every group of people.
             BuildNotFound: no such build.
         """
-        desk.principal.need_api("admin")
-        desk.principal.need(("admin",), what="a build")
+        desk.principal.need_administrator(what="a build")
         registry, tenant = self._memory.registry, desk.principal.tenant
         build = await registry.build(tenant, build_id)
         spent = await spent_by_build(self._memory.database, tenant, build_id)
@@ -205,8 +204,7 @@ class ChangePages:
         """
         chosen, name = _act_of(request), request.path_params["act"]
         # Before the status, which a reader may read: nobody else is told that the act is done.
-        desk.principal.need(("admin",), what="this form")
-        desk.principal.need_api("admin")
+        desk.principal.need_administrator(what="this form")
         about = _named(chosen, form)
         done = f"{PREFIX}/changes?done={name}"
         arguments = {"reason": form.get("reason", "").strip()}

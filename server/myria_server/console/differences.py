@@ -47,8 +47,7 @@ class DifferencePages:
 
     async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
         """Show what differs, group by group; with `scope`, all that differs in that one."""
-        desk.principal.need_api("admin")
-        desk.principal.need(("admin",), what="a diff of snapshots")
+        desk.principal.need_administrator(what="a diff of snapshots")
         tenant, parameters = desk.principal.tenant, request.query_params
         scope_id, begin = whole_number_of(parameters.get("scope")), whole_number_of(parameters.get("begin"))
         after_scope = max(0, scope_id - 1) if scope_id else whole_number_of(parameters.get("after"))

@@ -9,13 +9,12 @@ from starlette.requests import Request
 
 from myria.log.payloads import speaker_of, whole_text
 from myria.memory import Memory
+from myria.notes.model import NOTE_TYPE
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.rendering import query
 
 _AROUND = 5
 """Events that are shown before and after."""
-
-_NOTE = "myria.note"
 
 
 class EventPages:
@@ -103,7 +102,7 @@ async def _note_of(desk: Desk, event: Json) -> Json | None:
     `is_open` says whether the visitor's key and the name as whom it asks also open the note's page.
     """
     fields = event["payload"].get("note")
-    if event.get("type") != _NOTE or not isinstance(fields, dict) or not isinstance(fields.get("id"), str):
+    if event.get("type") != NOTE_TYPE or not isinstance(fields, dict) or not isinstance(fields.get("id"), str):
         return None
     note: Json = {"id": fields["id"], "version": fields.get("version"), "is_open": False}
     if desk.may("fragment_history"):

@@ -79,7 +79,7 @@ class KeyPages:
 
     async def overview(self, desk: Desk, request: Request) -> Page:
         """List the keys of the tenant, newest first."""
-        _need_administrator(desk)
+        desk.principal.need_administrator(what="this page")
         proof, before = desk.principal.proof, text_of(request.query_params.get("before")) or None
         found = [] if proof is None else await self._keys.keys(proof, before=before, limit=_PAGE + 1)
         return "keys.html", {
@@ -152,7 +152,7 @@ class KeyPages:
 
     async def grants(self, desk: Desk, request: Request) -> Page:
         """List what programs were allowed with keys of the tenant (OAuth), newest first."""
-        _need_administrator(desk)
+        desk.principal.need_administrator(what="this page")
         proof, before = desk.principal.proof, request.query_params.get("before") or None
         found = [] if proof is None else await self._keys.grants(proof, before=before, limit=_PAGE + 1)
         return "grants.html", {
@@ -173,11 +173,6 @@ class KeyPages:
         return f"{PREFIX}/keys/grants?done=ended"
 
 
-def _need_administrator(desk: Desk) -> None:
-    desk.principal.need(("admin",), what="this page")
-    desk.principal.need_api("admin")
-
-
 def _proof(desk: Desk) -> Proof:
     """Return what proves to the database who the visitor is.
 
@@ -185,7 +180,7 @@ def _proof(desk: Desk) -> Proof:
         RoleRequired, FaceNotAllowed: the visitor is no administrator.
         CredentialMissing: it is one without a key.
     """
-    _need_administrator(desk)
+    desk.principal.need_administrator(what="this page")
     if desk.principal.proof is None:
         raise CredentialMissing("Only an administrator who signed in with a key changes keys and grants here.")
     return desk.principal.proof

@@ -13,6 +13,7 @@ from myria.errors import NoteNotFound
 from myria.memory import Memory
 from myria.notes.histories import NoteVersion
 from myria.notes.links import LinkedNote, Neighbourhood
+from myria.notes.memories.reading import EVENT_ID_PREFIX
 from myria.notes.standing import NoteStanding, standing
 from myria.notes.subjects import GENERAL
 from myria.settings import Settings
@@ -24,9 +25,6 @@ from myria_server.console.fields import whole_number_of
 from myria_server.console.names import NAMES
 from myria_server.console.rendering import query
 from myria_server.console.wording import Part, differences
-
-_EVENT = "evt_"
-"""How the ids of events begin."""
 
 _PAGE = 30
 _BESIDE = 10
@@ -282,7 +280,7 @@ def _changed_fields(before: Any, after: Any) -> list[tuple[str, str, str]]:
 
 def _event_named(source: str | None) -> str | None:
     """Return the event that a note's source names; None where it names something else."""
-    return source if source is not None and source.startswith(_EVENT) and " " not in source else None
+    return source if source is not None and source.startswith(EVENT_ID_PREFIX) and " " not in source else None
 
 
 def _links(around: Neighbourhood) -> list[tuple[str, Sequence[LinkedNote]]]:
@@ -318,6 +316,6 @@ async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str
     """Bring a forgotten note back, or a forgotten event, by its id."""
     answer = await desk.call("restore", agentId=desk.agent, id=form.get("note", "").strip())
     restored_id = str(answer["id"])
-    if restored_id.startswith(_EVENT):
+    if restored_id.startswith(EVENT_ID_PREFIX):
         return query(f"/events/{restored_id}", desk.names)
     return query(f"/notes/{restored_id}", _names(desk), done="restored")
