@@ -104,7 +104,7 @@ async def test_unknown_ids_are_pages(browser: Browser) -> None:
     """Events and topics that are not there, or not visible, say so."""
     for path in ("/console/events/evt_nobody", "/console/topics/top_nobody"):
         page = await browser.get(path, **{"as": "user_42"})
-        assert page.status_code == 400
+        assert page.status_code == 404
         assert "not_found" in text_of(page.text)
 
 
@@ -193,7 +193,7 @@ async def test_an_erasure_counts_before_it_erases(served: Served, browser: Brows
     mistyped = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "eda"})
     assert "nothing was erased" in text_of(mistyped.text)
     late = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "ada"})
-    assert late.status_code == 400
+    assert late.status_code == 409
     confirm = await browser.get("/console/people/erase", name="ada")
     done = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "ada"})
     assert done.url.path.startswith("/console/erasures/")

@@ -51,7 +51,8 @@ from myria_server.console import settings as settings_page
 from myria_server.console.desk import Desk, ToolRefused
 from myria_server.console.forms import Form, Values, View
 from myria_server.console.names import NAMES, PICKERS, names_offered
-from myria_server.console.navigation import open_to
+from myria_server.console.navigation import open_to, section_of
+from myria_server.console.problems import FORM_REFUSED, Problem, problem_of
 from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
 from myria_server.console.signing_in import CALLBACK, IssuerSignIn
 from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
@@ -293,7 +294,7 @@ class Console:
             sent = await _form(request)
             if sent is None or not is_same_origin(request) or not desk.visitor.sent(sent.get("form_token", "")):
                 message = "This form was not sent by a page of this session. Open the page again and repeat it."
-                return self._problem("form_refused", message, 403, desk, request)
+                return self._problem(ToolRefused({"code": FORM_REFUSED, "message": message}, 403), desk, request)
             try:
                 usage = self._limits.of(desk.principal)
                 if usage is not None:
@@ -335,6 +336,7 @@ class Console:
             "desk": desk,
             "sections": sections,
             "opens": [section.place for section in sections],
+            "section": section_of(request.url.path.removeprefix(PREFIX), sections),
             # Every link repeats them, so a page that refuses too many holds none.
             "names": desk.names if _are_short(desk.names) else (),
             "path": request.url.path,
@@ -378,13 +380,20 @@ class Console:
                 template, values = answered
                 values = {**self._frame(desk, request), **values, "refusal": refusal, "sent": sent}
                 return page(template, values, status=error.http_status)
-        return self._problem(error.code, error.message, error.http_status, desk, request)
+        return self._problem(error, desk, request)
 
-    def _problem(self, code: str, message: str, status: int, desk: Desk, request: Request) -> Response:
+    def _problem(self, refusal: MyriaError | ToolRefused, desk: Desk, request: Request) -> Response:
+        """Return the page that says what was refused, what to do, and where to go on."""
         came_from = request.headers.get("referer")
-        back = None if came_from is None else _local(came_from)
-        values = {**self._frame(desk, request), "code": code, "message": message, "back": back}
-        return page("problem.html", values, status=status)
+        frame = self._frame(desk, request)
+        problem = problem_of(
+            refusal,
+            request,
+            sections=frame["sections"],
+            names=frame["names"],
+            came_from=None if came_from is None else _local(came_from),
+        )
+        return _problem_page(problem, frame)
 
     def _refused(self, request: Request, error: MyriaError) -> Response:
         """Send a browser without a valid session to sign in, and then back; any other refusal is a page."""
@@ -396,7 +405,7 @@ class Console:
             if request.headers.get("hx-request") == "true":
                 return Response(status_code=204, headers={"hx-redirect": address})
             return RedirectResponse(address, _SEE_OTHER)
-        return self._sign_in_page(PREFIX, error)
+        return _problem_page(problem_of(error, request), {})
 
     def _sign_in_page(self, place: str, error: MyriaError | None = None) -> Response:
         """Return the page that asks for a key, or leads to an issuer; with what went wrong before."""
@@ -415,7 +424,7 @@ class Console:
             return self._refused(request, error)
         sections = open_to(desk.principal)
         if not sections:
-            return self._problem(RoleRequired.code, _NOTHING, RoleRequired.http_status, desk, request)
+            return self._problem(RoleRequired(_NOTHING), desk, request)
         return RedirectResponse(PREFIX + sections[0].place, _SEE_OTHER)
 
     async def _sign_in(self, request: Request) -> Response:
@@ -481,11 +490,18 @@ class Console:
             return self._refused(request, refused)
         if isinstance(error, HTTPException) and error.status_code == MethodNotAllowed.http_status:
             message = "This page does not take such a request. Open it again and repeat what you did."
-            response = self._problem(MethodNotAllowed.code, message, error.status_code, desk, request)
+            response = self._problem(MethodNotAllowed(message), desk, request)
             response.headers.update(error.headers or {})
             return response
         message = "There is no such page. What it named may be gone, or the address may be cut off."
-        return self._problem(PathNotFound.code, message, PathNotFound.http_status, desk, request)
+        return self._problem(PathNotFound(message), desk, request)
+
+
+def _problem_page(problem: Problem, frame: Values) -> Response:
+    response = page("problem.html", {**frame, "problem": problem}, status=problem.status)
+    if problem.wait_s is not None:
+        response.headers["retry-after"] = str(problem.wait_s)
+    return response
 
 
 async def _as_whom(desk: Desk, request: Request) -> tuple[str, Values]:

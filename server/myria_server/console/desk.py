@@ -119,7 +119,9 @@ class Desk:
         result = await self.toolboxes[api].call(tool_name, given, self.principal, self.address_of)
         content: Json = orjson.loads(result.body)
         if result.is_error:
-            raise ToolRefused(content["error"] if isinstance(content.get("error"), dict) else _error_of(content), 400)
+            raise ToolRefused(
+                content["error"] if isinstance(content.get("error"), dict) else _error_of(content), result.status
+            )
         return content, result.text
 
     def _api_of(self, tool_name: str) -> ApiName | None:

@@ -36,6 +36,28 @@ _ERASE = NavigationItem(place="/people/erase", name="Erase", apis=("admin",), ro
 """Where somebody erases who may not look: otherwise the page of a person leads there."""
 
 
+_SECTION_OF = {
+    "events": "ask",
+    "erasures": "people",
+    "keys": "operations",
+    "settings": "operations",
+    "audit": "operations",
+    "audit.jsonl": "operations",
+}
+"""The section of a page that is in one of another name, each by the first part of its address."""
+
+
+def section_of(path: str, sections: Sequence[NavigationItem]) -> NavigationItem | None:
+    """Return which of some sections the page at a path is in; None where it is in none of them.
+
+    Args:
+        path: below the console's address.
+    """
+    part = path.split("/")[1] if "/" in path else ""
+    place = _SECTION_OF.get(part, part)
+    return next((section for section in sections if section.place.split("/")[1] == place), None)
+
+
 def open_to(principal: Principal) -> Sequence[NavigationItem]:
     """Return the sections that a visitor may open, in the order in which every page names them."""
     sections = [section for section in _SECTIONS if section.is_open_to(principal)]
