@@ -221,6 +221,8 @@ async def test_a_form_acts_once_however_often_it_is_sent(
     old = await browser.get("/console/changes/rollback", snapshot=first)
     for _ in range(3):
         assert "Done: roll back" in text_of((await browser.submit(old, "/console/changes/rollback")).text)
+    await browser.submit(await browser.get("/console/changes/resume"), "/console/changes/resume")
+    assert (await browser.submit(old, "/console/changes/rollback")).status_code == 409  # builds are paused no more
     back = await browser.get("/console/changes/rollback", snapshot=second)
     await browser.submit(back, "/console/changes/rollback")
     refused = await browser.submit(old, "/console/changes/rollback")

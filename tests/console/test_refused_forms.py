@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from importlib import resources
 from urllib.parse import quote
 
 import httpx
@@ -183,6 +184,19 @@ async def test_filters_of_a_link_stay_in_the_form(served: Served, browser: Brows
         again = await browser.get(link.replace(quote("2026-03-01T10:00:07.261237Z"), field["value"] or ""))
         assert shown <= set(re.findall(r"tea \d+", again.text))
         assert len(shown) in (7, 8)
+
+
+def test_every_form_that_acts_waits_while_the_server_is_away() -> None:
+    """Scripts send it, so that no page of the browser's own takes its place, and it can be sent again."""
+    templates = resources.files("myria_server.console") / "templates"
+    forms = [
+        form
+        for template in templates.iterdir()
+        for form in re.findall(r"<form[^>]*", template.read_text())
+        if 'method="post"' in form
+    ]
+    assert len(forms) > 10
+    assert all('hx-boost="true"' in form for form in forms)
 
 
 @pytest.fixture

@@ -225,7 +225,9 @@ class Console:
         """
 
         async def view_as_somebody(desk: Desk, request: Request) -> tuple[str, Values] | Response:
-            if not desk.needs_name or request.headers.get("hx-request") == "true":
+            # Where a form that scripts sent leads is a whole page, and no part of one.
+            is_part = request.headers.get("hx-request") == "true" and "hx-boosted" not in request.headers
+            if not desk.needs_name or is_part:
                 return await view(desk, request)
             return await _as_whom(desk, request)
 

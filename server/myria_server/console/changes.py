@@ -129,7 +129,9 @@ def _is_done(name: str, snapshot_id: str, status: Json) -> bool:
     """Tell whether what an act is for holds already."""
     if name == "resume":
         return bool(status["paused_reason"] != "rollback")
-    return bool(snapshot_id == status["active_snapshot_id"])
+    is_active = snapshot_id == status["active_snapshot_id"]
+    # Whoever rolls back wants builds paused as well: that may have been taken back since.
+    return bool(is_active and (name != "rollback" or status["paused_reason"] == "rollback"))
 
 
 class ChangePages:

@@ -46,6 +46,7 @@ await offline.waitFor({ state: "visible" });
 say({ kept: await page.locator("#reason").inputValue(), place: new URL(page.url()).pathname });
 
 await told();
+await offline.waitFor({ state: "hidden" }); // though nothing on this page is live
 await page.locator("main form button").click();
 await page.waitForURL(/done=build/);
 const done = await page.locator(".notice[role=status]").innerText();

@@ -12,25 +12,47 @@ const zone = document.getElementById("zone");
 if (zone) zone.textContent = `${format.resolvedOptions().timeZone}; point at one to see it in UTC`;
 document.addEventListener("htmx:load", (event) => localize(event.detail.elt));
 const offline = document.getElementById("offline");
-for (const name of ["htmx:sendError", "htmx:timeout"])
-  document.addEventListener(name, () => { offline.hidden = false; });
+// While the server does not answer, a small file is asked for now and then, until it does.
+const icon = document.querySelector("link[rel=icon]").href;
+let asking;
+function away() {
+  offline.hidden = false;
+  asking ??= setTimeout(ask, 1000, 1000);
+}
+function back() {
+  offline.hidden = true;
+  clearTimeout(asking);
+  asking = undefined;
+}
+async function ask(waited) {
+  const answer = document.hidden ? null : await fetch(icon, { method: "HEAD", cache: "no-store" }).catch(() => null);
+  if (!asking) return;
+  if (answer && answer.status < 500) return back();
+  const wait = Math.min(2 * waited, 30000);
+  asking = setTimeout(ask, wait * (0.5 + Math.random() / 2), wait);
+}
+for (const name of ["htmx:sendError", "htmx:timeout"]) document.addEventListener(name, away);
 // What is refused has a page of its own, which says why.
 document.addEventListener("htmx:responseError", (event) => {
   const { requestConfig, pathInfo, xhr } = event.detail;
   if (xhr.status < 500 && requestConfig.triggeringEvent?.type === "submit") location.assign(pathInfo.finalRequestPath);
-  else offline.hidden = false;
+  else away();
 });
-// A form that acts waits as it is while the server is away. Once it was taken a page follows; a refusal is shown in its place.
+// A form that acts waits as it is while the server is away. Once it was taken a page follows; what answers at its own
+// address is shown in its place: a refusal, or a new key, which no other address has.
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (!detail.boosted || detail.xhr.status >= 500) return;
-  if (detail.xhr.status < 400) location.assign(detail.xhr.responseURL);
-  else {
+  const own = new URL(detail.pathInfo.finalRequestPath, location).href;
+  if (detail.xhr.status < 400 && detail.xhr.responseURL !== own) {
+    detail.shouldSwap = false;
+    location.assign(detail.xhr.responseURL);
+  } else {
     const target = document.getElementById("main");
-    Object.assign(detail, { target, selectOverride: "#main", swapOverride: "outerHTML", isError: false });
+    document.title = new DOMParser().parseFromString(detail.serverResponse, "text/html").title;
+    Object.assign(detail, { target, selectOverride: "#main", swapOverride: "outerHTML", isError: false, shouldSwap: true });
   }
-  detail.shouldSwap = detail.xhr.status >= 400;
 });
-document.addEventListener("htmx:afterOnLoad", () => { offline.hidden = true; });
+document.addEventListener("htmx:afterOnLoad", ({ detail }) => { if (detail.xhr.status < 500) back(); });
 // What changes by itself comes as server-sent events. A hidden page has no stream: browsers open only six to one server.
 for (const live of document.querySelectorAll("[data-live]")) {
   let source, again;
@@ -39,7 +61,7 @@ for (const live of document.querySelectorAll("[data-live]")) {
     source?.close();
     if (document.hidden) return;
     source = new EventSource(live.dataset.live);
-    source.addEventListener("open", () => { offline.hidden = true; });
+    source.addEventListener("open", back);
     source.addEventListener("message", (event) => {
       live.innerHTML = event.data;
       localize(live);
