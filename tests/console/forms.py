@@ -16,6 +16,7 @@ FORMS: Mapping[str, str | None] = {
     "/notes/{note}/forget": "append",
     "/notes/restore": "append",
     "/people/erase?name={name}": "erase",
+    "/erasures/{erasure}/receipt": "erase",
     "/review/decide": "admin",
     "/keys/new": "admin",
     "/keys/{key}/revoke": "admin",

@@ -80,7 +80,9 @@ async def test_a_forged_form_does_nothing(served: Served, database: Database, me
                 else ({"origin": origin}, {"origin": origin, "sec-fetch-site": "same-origin"})
             )
             names = {"snapshot": rng.choice(snapshots), "key": rng.choice(key_ids), "name": "ada"}
-            path = rng.choice([*FORMS]).format_map({"event": "evt_x", "note": "note_x", "grant": "x", **names})
+            path = rng.choice([*FORMS]).format_map(
+                {"event": "evt_x", "note": "note_x", "grant": "x", "erasure": "era_x", **names}
+            )
             form = {**fields(names), "form_token": token}
             answer = await people[at].client.post("/console" + path, data=form, headers=sent)
             assert answer.status_code == 403, (path, token, sent, answer.status_code)

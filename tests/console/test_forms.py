@@ -87,6 +87,7 @@ class Forms:
             "build": one_of(known.builds),
             "key": one_of(known.keys),
             "grant": one_of(known.grants),
+            "erasure": one_of(known.erasures),
             "name": rng.choice(PEOPLE),
         }
         query = (
@@ -140,6 +141,8 @@ class Forms:
                 return somebody.sees(known.keys[things["key"]])
             case ["keys", "grants", _]:
                 return somebody.sees(known.grants[things["grant"]])
+            case ["erasures", *_]:
+                return somebody.sees(known.erasures[things["erasure"]])
             case ["changes", "publish" | "discard" | "rollback"]:
                 return somebody.sees(known.snapshots[form["snapshot"]])
             case ["changes", "abort"]:

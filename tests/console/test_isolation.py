@@ -41,7 +41,6 @@ PAGES = (
     "/people/export",
     "/people/erase",
     "/erasures/era_x",
-    "/erasures/era_x/receipt",
     "/changes",
     "/changes/diff",
     "/changes/builds/{build}",

@@ -12,6 +12,7 @@ from myria.log.event import parse_event
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.console import remembered
 from tests.console.conftest import WITH_KEYS, Browser, elements, text_of
 from tests.server.wire import Served, call, event, headers
 from tests.support import builds
@@ -133,6 +134,37 @@ async def test_whoever_goes_away_in_the_middle_of_a_file_leaves_no_error(
             await anext(answer.aiter_raw())
     await until(lambda: not memory.database.in_use, "the last read ends")
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+class TestRevoked:
+    """Whoever has a key, until it is taken back."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """Callers need a key."""
+        return WITH_KEYS
+
+    async def test_a_file_ends_with_the_key(
+        self, browser: Browser, memory: Memory, store: AccessStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a revoked key began to save stops, and its last line says why."""
+        monkeypatch.setattr(remembered, "_EXPORTED_AT_ONCE", 10)
+        text = "t" * 60_000  # more than is under way between the server and a browser that reads slowly
+        for start in range(0, 240, 40):
+            events = [event(f"k{n}", text=text, participants=["ada"]) for n in range(start, start + 40)]
+            await memory.log.append_events("default", [parse_event(one, Limits()) for one in events])
+        key = await make_key(store, "ada", roles=("read",))
+        await browser.sign_in(key)
+        async with browser.client.stream("GET", "/console/people/export", params={"name": "ada"}) as answer:
+            read = answer.aiter_lines()
+            lines = [await anext(read)]
+            await store.revoke_key(key.split("_")[1])
+            while (await browser.client.get("/console/people")).status_code == 200:
+                pass
+            lines += [line async for line in read]
+        last = json.loads(lines[-1])
+        assert (last["complete"], last["error"]) == (False, "credential_invalid")
+        assert last["events"] == len(lines) - 1 < 240
 
 
 async def test_a_name_may_hold_a_comma(served: Served, browser: Browser) -> None:

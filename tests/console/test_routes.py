@@ -23,7 +23,6 @@ NO_PAGES = {
     "/console/signed-in/{name}": "leads from an issuer to a page",
     "/console/people/export": "a file to save",
     "/console/audit.jsonl": "a file to save",
-    "/console/erasures/{erasure_id}/receipt": "a file to save",
     "/console/changes/events": "a stream, for the page of changes",
 }
 NOT_MEASURED = NO_PAGES | {

@@ -37,6 +37,19 @@ async def test_a_page_asks_for_a_key_and_leads_back(served: Served, browser: Bro
     assert page.status_code == 200
 
 
+async def test_signing_in_again_ends_the_session_before(served: Served, browser: Browser, store: AccessStore) -> None:
+    """A browser that signs in with another key leaves no session behind, in whosever hands its cookie is by then."""
+    await browser.sign_in(await make_key(store, "ada"))
+    copied = another(served)
+    copied.client.cookies.update(dict(browser.client.cookies))
+    assert (await copied.client.get("/console/changes")).status_code == 200
+    await browser.sign_in(await make_key(store, "bob"))
+    while (await copied.client.get("/console/changes")).status_code == 200:
+        pass
+    assert (await browser.client.get("/console/changes")).status_code == 200
+    await copied.client.aclose()
+
+
 async def test_the_cookie_is_out_of_reach(served: Served, browser: Browser, store: AccessStore) -> None:
     """No script can read the session, and it is no credential of the APIs."""
     key = await make_key(store, "ada")

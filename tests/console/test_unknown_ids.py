@@ -31,7 +31,6 @@ OPENED = {
     "/people/one?name={id}": "people",
     "/people/export?name={id}": "people",
     "/erasures/{id}": "erasures",
-    "/erasures/{id}/receipt": "erasures",
     "/changes/rollback?snapshot={id}": "snapshots",
     "/changes/publish?snapshot={id}": "snapshots",
     "/changes/diff?from={id}&to=active": "snapshots",
@@ -62,6 +61,7 @@ SENT: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "/keys/{id}/revoke": ("keys", {}),
     "/keys/{id}/rotate": ("keys", {"overlap": "at once"}),
     "/keys/grants/{id}": ("grants", {}),
+    "/erasures/{id}/receipt": ("erasures", {}),
 }
 """Where forms go that name something, its kind, and their fields."""
 

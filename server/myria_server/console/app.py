@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -49,6 +50,7 @@ from myria_server.console import (
 )
 from myria_server.console import settings as settings_page
 from myria_server.console.desk import Desk, ToolRefused
+from myria_server.console.fields import id_of
 from myria_server.console.forms import Form, Values, View
 from myria_server.console.names import NAMES, PICKERS, names_offered
 from myria_server.console.navigation import open_to, section_of
@@ -78,8 +80,8 @@ _SEE_OTHER = 303
 
 T = TypeVar("T")
 
-Act = Callable[[Desk, Request, Mapping[str, str]], Awaitable[str | tuple[str, Values]]]
-"""Carries out what a form asks for; returns the address to go on to, or a page that is shown this once."""
+Act = Callable[[Desk, Request, Mapping[str, str]], Awaitable[str | tuple[str, Values] | Response]]
+"""Carries out what a form asks for; returns the address to go on to, a page that is shown this once, or a file."""
 
 
 class Console:
@@ -156,7 +158,7 @@ class Console:
                 Route(PREFIX + "/people/erase", self._viewing(people.confirm_erasure, ("erase",), form=whom)),
                 Route(PREFIX + "/people/erase", self._acting(people.erase, form=confirmed), methods=["POST"]),
                 Route(PREFIX + "/erasures/{erasure_id}", self._viewing(people.erasure, ("erase",))),
-                Route(PREFIX + "/erasures/{erasure_id}/receipt", self._viewing(people.receipt, ("erase",))),
+                Route(PREFIX + "/erasures/{erasure_id}/receipt", self._acting(people.receipt), methods=["POST"]),
                 Route(PREFIX + "/review", self._viewing(reviewing.overview, ("admin",), form=held)),
                 Route(PREFIX + "/review/decide", self._acting(reviewing.decide, form=decided), methods=["POST"]),
                 Route(PREFIX + "/operations", self._viewing(operating.overview, ("admin",))),
@@ -215,6 +217,7 @@ class Console:
             names=asked_as(request.query_params.getlist("as")),
             toolboxes=self._toolboxes,
             address_of=lambda: self._limiter.address(request.scope),
+            check_session=partial(self._visitors.visitor, request),
         )
 
     def _reading(self, view: View, *, form: Form | None = None) -> Callable[[Request], Awaitable[Response]]:
@@ -255,7 +258,7 @@ class Console:
             except MyriaError as error:
                 return await self._refusal(error, None, {}, desk, request)
             try:
-                _need_short_address(desk, request)
+                _need_address(desk, request)
                 desk.principal.need(roles, what="this page")
                 answered = await self._within_deadline(self._viewed(view, desk, request), desk)
                 if isinstance(answered, Response):
@@ -302,9 +305,12 @@ class Console:
                 if usage is not None:
                     usage.begin()
                     usage.end()
+                _need_address(desk, request)
                 done = await self._within_deadline(act(desk, request, sent), desk)
             except (ToolRefused, MyriaError) as error:
                 return await self._refusal(error, form, sent, desk, request)
+            if isinstance(done, Response):
+                return done
             if not isinstance(done, str):
                 template, values = done
                 return page(template, {**self._frame(desk, request), **values})
@@ -444,6 +450,7 @@ class Console:
             return self._sign_in_page(place, AccessError("This form was not sent by this page. Try again."))
         try:
             session = await self._visitors.sign_in(request, form.get("key", "").strip())
+            await self._visitors.end_former(request)
         except MyriaError as error:
             await self._limiter.delay(error)
             return self._sign_in_page(place, error)
@@ -471,6 +478,7 @@ class Console:
         response: Response
         try:
             session, place = await self._issuer_sign_in.finish(request)
+            await self._visitors.end_former(request)
         except MyriaError as error:
             await self._limiter.delay(error)
             response = self._sign_in_page(PREFIX, error)
@@ -516,7 +524,14 @@ def _are_short(names: Sequence[str]) -> bool:
     return sum(map(len, names)) <= MAX_NAMES_CHARACTERS
 
 
-def _need_short_address(desk: Desk, request: Request) -> None:
+def _need_address(desk: Desk, request: Request) -> None:
+    """Check an address before anything looks for what it names.
+
+    Raises:
+        InvalidArgument: its fields are longer than links may be, or nothing has an id that it holds.
+    """
+    for named in request.path_params.values():
+        id_of(named)
     if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
         raise InvalidArgument(f"A page takes {MAX_QUERY_BYTES:,} bytes of fields. Ask for less, or use a tool.")
     if not _are_short(desk.names):

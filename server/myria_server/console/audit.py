@@ -47,13 +47,15 @@ class AuditPages:
         desk.principal.need_api("admin")
         sought = _sought(request)
 
+        first = await self._entries(desk, sought, None, limit=_EXPORTED_AT_ONCE)  # refused here, the answer is a page
+
         async def lines() -> AsyncIterator[bytes]:
-            before: int | None = None
+            entries, before = first
             while True:
-                entries, before = await self._entries(desk, sought, before, limit=_EXPORTED_AT_ONCE)
                 yield b"".join(orjson.dumps(entry, default=str) + b"\n" for entry in entries)
                 if before is None:
                     return
+                entries, before = await self._entries(desk, sought, before, limit=_EXPORTED_AT_ONCE)
 
         headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
         return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)

@@ -13,7 +13,6 @@ from myria.llm.audit import spent_by_build
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.console.desk import Desk, Json
-from myria_server.console.fields import id_of
 
 NEXT: Mapping[str, tuple[str, str | None]] = {
     "queued": ("It begins when a builder is free. Where it stays queued, no builder runs.", "MyriaBuildsStuck"),
@@ -59,7 +58,7 @@ class BuildPages:
         """Show one build."""
         desk.principal.need_api("admin")
         registry, tenant = self._memory.registry, desk.principal.tenant
-        build = await registry.build(tenant, id_of(request.path_params["build_id"]))
+        build = await registry.build(tenant, request.path_params["build_id"])
         build_id = build["build_id"]
         status = build["status"]
         advice, runbook = NEXT[status]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,13 +35,16 @@ class ToolRefused(Exception):
 class Desk:
     """One request's way to the tools.
 
-    `names` are those as whom the visitor asks beside itself, as the page's address says.
+    Attributes:
+        names: those as whom the visitor asks beside itself, as the page's address says.
+        check_session: raises an AccessError once the session has ended, for what goes on for long after its page began.
     """
 
     visitor: Visitor
     names: Sequence[str]
     toolboxes: Mapping[ApiName, Toolbox]
     address_of: AddressOf
+    check_session: Callable[[], Awaitable[object]]
 
     @property
     def named(self) -> tuple[str, ...] | None:

@@ -168,8 +168,11 @@ async def erasure(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]
     return "erasure.html", {"erasure": found[0]}
 
 
-async def receipt(desk: Desk, request: Request) -> Response:
-    """Send the receipt of an erasure that is done, for `myria verify --receipt`."""
+async def receipt(desk: Desk, request: Request, _form: Mapping[str, str]) -> Response:
+    """Send the receipt of an erasure that is done, for `myria verify --receipt`.
+
+    A form asks for it: the key in it is forgotten soon after it was shown, so no link may lead here.
+    """
     content = await desk.call("get_erasure_receipt", erasure_id=request.path_params["erasure_id"])
     headers = {"content-disposition": 'attachment; filename="erasure-receipt.json"'}
     return Response(orjson.dumps(content), media_type="application/json", headers=headers)

@@ -97,6 +97,7 @@ class RememberedPages:
                     if page["next_cursor"] is None:
                         break
                     await self._take_turn(desk)
+                    await desk.check_session()
                     page = await self._nodes(desk, who, **everything, cursor=page["next_cursor"])
             except (ToolRefused, MyriaError) as refused:
                 yield _line({"complete": False, "events": events, "error": refused.code})

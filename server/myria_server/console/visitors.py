@@ -156,6 +156,12 @@ class Visitors:
         """End a visitor's session."""
         await self._sessions.sign_out(visitor.secret, address=self._limiter.address(request.scope))
 
+    async def end_former(self, request: Request) -> None:
+        """End the session that a browser still has when it begins another: its cookie is lost, and nobody else's."""
+        await self._sessions.sign_out(
+            request.cookies.get(self._cookie, ""), address=self._limiter.address(request.scope)
+        )
+
     def set_session(self, response: Response, session: str) -> None:
         """Give a browser its session. It is a new secret for each time somebody signs in, so none can be planted."""
         self._set_cookie(response, session)
