@@ -13,15 +13,11 @@ import pytest
 
 from benchmarks.console import MOST_PAGE_BYTES
 from benchmarks.console_pages import PAGES
-from tests.support.counts import SOAK
+from tests.support.counts import in_soak_runs
 from tests.support.place import throw_away_folder
 from tests.support.processes import Guardian
-from tests.support.skips import MACHINE
 
 ROOT = Path(__file__).resolve().parents[2]
-
-in_soak_runs = pytest.mark.skipif(not SOAK, reason=f"{MACHINE}these measurements are tried by make soak alone")
-"""Each of these starts servers of its own, up to twenty seconds of CPU; the others run the same machinery."""
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +47,7 @@ def test_appends(work_dir: Path) -> None:
     assert checks["batches: rate / unnest"]["value"] > 0
 
 
+@in_soak_runs
 def test_builds(work_dir: Path) -> None:
     """Databases are loaded, built and built upon, and the pointer moves."""
     report = run_part("builds", work_dir)
@@ -58,7 +55,6 @@ def test_builds(work_dir: Path) -> None:
     assert report["checks"]["rollback: p95"]["value"] > 0
 
 
-@pytest.mark.soak
 @in_soak_runs
 def test_console(work_dir: Path) -> None:
     """Each page of the console is opened and weighed, and what differs between two snapshots is read to its end."""
@@ -70,7 +66,6 @@ def test_console(work_dir: Path) -> None:
     assert report["difference: 1,000 late events in one scope of 400"]["seconds"]
 
 
-@pytest.mark.soak
 @in_soak_runs
 def test_console_browser(work_dir: Path) -> None:
     """A browser paints the first page, and keeps pages open that nothing moves."""
@@ -78,7 +73,6 @@ def test_console_browser(work_dir: Path) -> None:
     assert checks["layout shifts on open pages"]["value"] == 0
 
 
-@pytest.mark.soak
 @in_soak_runs
 def test_reads(work_dir: Path) -> None:
     """Logs of each kind are asked, and an agent in very many scopes."""
@@ -86,7 +80,6 @@ def test_reads(work_dir: Path) -> None:
     assert checks["500 scopes of 8: warm p50"]["value"] > 0
 
 
-@pytest.mark.soak
 @in_soak_runs
 def test_attacks(work_dir: Path) -> None:
     """Another tenant is answered beside each attack, and what is attacked with is refused with a code."""
@@ -97,7 +90,6 @@ def test_attacks(work_dir: Path) -> None:
     assert told["registrations"]["registration 429"] > told["registrations"]["registration 201"] > 0
 
 
-@pytest.mark.soak
 @in_soak_runs
 def test_against(work_dir: Path) -> None:
     """An older commit makes, builds and serves its own memory by its own code, in turn with this one."""

@@ -1,18 +1,16 @@
-"""Minutes without the database, without the API server, and without both: a twentieth of it outside of soak runs."""
+"""Minutes without the database, without the API server, and without both."""
 
 from __future__ import annotations
 
 import time
 
-import pytest
-
 from tests.kubernetes.api import Json
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.pulse import Pulse, resident_kb
-from tests.support.counts import SOAK
+from tests.support.counts import in_soak_runs
 from tests.support.processes import free_port, wait_until
 
-AWAY_S = 180 if SOAK else 9
+AWAY_S = 180
 
 
 def dawdle(_pod: Json, command: list[str]) -> list[str]:
@@ -20,7 +18,7 @@ def dawdle(_pod: Json, command: list[str]) -> list[str]:
     return ["/bin/sh", "-c", f'sleep {AWAY_S / 2}; exec "$@"', "sh", *command]
 
 
-@pytest.mark.soak
+@in_soak_runs
 def test_everything_is_away_for_minutes(installation: Installation) -> None:
     """The operator lives, its liveness holds, memory stays, a pod waits, and soon afterwards all has come true.
 
@@ -59,8 +57,8 @@ def test_everything_is_away_for_minutes(installation: Installation) -> None:
             plane.start_api_server()
         assert reason(place.wait_terminal("through", 60)) == ("True", "BuildPublished")
         wait_until(lambda: place.jobs_of(place.get("meanwhile")), 20, "the Job")
-        if SOAK:  # Kubernetes' own controllers take half a minute to come back
-            assert reason(place.wait_terminal("meanwhile", 60)) == ("True", "BuildPublished")
+        # Kubernetes' own controllers take half a minute to come back.
+        assert reason(place.wait_terminal("meanwhile", 60)) == ("True", "BuildPublished")
     assert operator.process.poll() is None
     assert set(pulse.answers) == {200}, pulse.answers
     grown = resident_kb(operator.pid) / size

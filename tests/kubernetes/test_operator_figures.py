@@ -16,7 +16,7 @@ from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.pulse import resident_kb
 from tests.support import builds
-from tests.support.counts import SOAK
+from tests.support.counts import SOAK, in_soak_runs
 from tests.support.processes import wait_until
 
 
@@ -67,12 +67,12 @@ def test_latency_and_requests(installation: Installation) -> None:
     assert len(mine) / count < 60
 
 
-@pytest.mark.soak
+@in_soak_runs
 def test_memory_does_not_grow_with_what_is_pruned(installation: Installation) -> None:
-    """After ten times as many resources (three times, outside of soak runs) it is at most 1.2 times as large."""
+    """After ten times as many resources it is at most 1.2 times as large."""
     place, run = installation.place, installation.databases.loop.run
-    early, late = (50, 500) if SOAK else (8, 24)
-    tenants = [f"t{number}" for number in range(10 if SOAK else 4)]
+    early, late = 50, 500
+    tenants = [f"t{number}" for number in range(10)]
     for tenant in tenants:
         installation.append(4, tenant=tenant)
     play_pods(installation)

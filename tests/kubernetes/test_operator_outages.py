@@ -143,7 +143,7 @@ def kill_at_work(
 def test_killed_again_and_again(installation: Installation) -> None:
     """Killed, two times of three while a build runs, and both servers restarted: each resource ends, with one Job."""
     chosen = random.Random(7)
-    resources, kills = max(6, share(30)), max(4, share(30))
+    resources, kills = share(30, least=4), share(30, least=2)
     latest_s = 3.0 if kills > 20 else 1.0
     for seed, tenant in enumerate(TENANTS):
         installation.append(40, tenant=tenant, seed=seed)

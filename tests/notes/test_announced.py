@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from myria.notes.model import Remembered
 from myria.notes.questions import RecallQuery
 from myria.settings.planner import PlannerSettings
 from tests.support.building import build_now
+from tests.support.counts import crossed
 from tests.support.postgres import Database
 
 TENANT = "default"
@@ -143,13 +145,12 @@ REPLACED_LATER = (
 )
 
 
-@pytest.mark.parametrize("is_built", [False, True])
-@pytest.mark.parametrize("anchor", [False, True])
-@pytest.mark.parametrize(("older", "newer", "asked"), REPLACED_LATER)
+@pytest.mark.parametrize(("change", "way"), crossed(REPLACED_LATER, [*product((False, True), repeat=2)]))
 async def test_what_a_note_replaces_by_its_id_holds_until_the_day_that_it_says(
-    memory: Memory, database: Database, older: str, newer: str, asked: str, *, anchor: bool, is_built: bool
+    memory: Memory, database: Database, change: tuple[str, str, str], way: tuple[bool, bool]
 ) -> None:
     """In recall and in what a session begins with; from that day on it is gone, and found as superseded."""
+    (older, newer, asked), (anchor, is_built) = change, way
     kept = await _keep(memory, older, "2026-04-01T12:00:00Z", anchor=anchor)
     later = [await _keep(memory, newer, "2026-05-11T12:00:00Z", kept.note_id, key="once") for _ in range(2)]
     assert [one.created for one in later] == [True, False]

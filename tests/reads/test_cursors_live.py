@@ -20,6 +20,7 @@ from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.settings import RetrievalSettings, Settings
 from tests.reads.asking import ANA_BEN, Query, append, ask, events_of, ids_of, pages
 from tests.support.building import build_now
+from tests.support.counts import crossed
 from tests.support.events import START, TENANT, conversation, event
 from tests.support.postgres import Database, Databases
 
@@ -34,7 +35,10 @@ QUERIES: list[Query] = [
 ]
 
 
-@pytest.fixture(autouse=True, params=["alone", "packed"])
+HOW = ("alone", "packed")
+
+
+@pytest.fixture(autouse=True, params=HOW)
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Search scopes one by one, and packed as those of an agent in very many."""
     if request.param == "packed":
@@ -154,7 +158,7 @@ async def world(databases: Databases, filled: Database) -> AsyncIterator[World]:
     databases.drop(database)
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: f"{type(query).__name__}-{QUERIES.index(query)}")
+@pytest.mark.parametrize(("query", "how"), crossed(QUERIES, HOW), indirect=["how"])
 async def test_pages_are_those_of_the_first_moment(world: World, query: Query) -> None:
     """Whatever is appended, built, published or rolled back between pages, they are what they would have been."""
     memory = world.memory
@@ -194,7 +198,7 @@ async def test_a_new_circle_changes_no_later_page(memory: Memory) -> None:
     assert after == before
 
 
-@pytest.mark.parametrize("query", QUERIES[:3] + QUERIES[5:6])
+@pytest.mark.parametrize(("query", "how"), crossed(QUERIES[:3] + QUERIES[5:6], HOW), indirect=["how"])
 async def test_another_server_continues_the_pages(world: World, query: Query) -> None:
     """A cursor works on any server of the same database, whose caches hold something else."""
     before = [ids_of(page) for page in await pages(world.memory, query)]

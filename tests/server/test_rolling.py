@@ -23,7 +23,7 @@ from tests.support.processes import Spawned, Spawner, free_port
 
 pytestmark = pytest.mark.processes
 
-CLIENTS = 32 if SOAK else 12
+CLIENTS = 32 if SOAK else 6
 REPLICAS = 2
 REPLACED = share(20, least=2)
 ROUTED_ON = 3 * CLIENTS

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import pytest
 
+from tests.support.skips import MACHINE
+
 Item = TypeVar("Item")
+Other = TypeVar("Other")
+Test = TypeVar("Test", bound=Callable[..., object])
 
 SOAK = os.environ.get("MYRIA_TEST_SOAK") == "1"
 CHECK = os.environ.get("MYRIA_TEST_CHECK") == "1" and not SOAK
@@ -29,6 +33,20 @@ def some(items: Iterable[Item], number: int = 0) -> list[Item]:
     """Return all, in `make check` every third: each run of a parametrised test, by its number, has other ones."""
     every = list(items)
     return every[number % 3 :: 3] if CHECK else every
+
+
+def crossed(cases: Iterable[Item], ways: Sequence[Other]) -> list[tuple[Item, Other]]:
+    """Return every case in every way in a soak run; else each case in one way, the ways in turn."""
+    if SOAK:
+        return [(case, way) for case in cases for way in ways]
+    return [(case, ways[number % len(ways)]) for number, case in enumerate(cases)]
+
+
+def in_soak_runs(test: Test) -> Test:
+    """Leave a test to soak runs: it takes many seconds of CPU, and shorter ones run the same machinery."""
+    left = pytest.mark.skipif(not SOAK, reason=f"{MACHINE}this test runs in make soak alone")
+    marked: Test = pytest.mark.soak(left(test))
+    return marked
 
 
 def left_out(tests: Iterable[pytest.Item]) -> list[pytest.Item]:
