@@ -445,7 +445,7 @@ class BuildSuperseded(BuildError, code="build_superseded"):
     """Another snapshot became active while the build ran."""
 
 
-class BuildAborted(BuildError, code="build_aborted"):
+class BuildAborted(BuildError, code="build_aborted", http_status=409):
     """The build was given up. The details say by whom, and why."""
 
 
