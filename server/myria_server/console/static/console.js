@@ -9,7 +9,8 @@ function localize(root) {
 }
 localize(document);
 const zone = document.getElementById("zone");
-if (zone) zone.textContent = `${format.resolvedOptions().timeZone}; point at one to see it in UTC`;
+const { timeZone } = format.resolvedOptions();
+if (zone && timeZone !== "UTC") zone.textContent = `${timeZone}; point at one to see it in UTC`;
 document.addEventListener("htmx:load", (event) => localize(event.detail.elt));
 const offline = document.getElementById("offline");
 // While the server does not answer, a small file is asked for now and then, until it does.
