@@ -15,7 +15,7 @@ PAGES: Mapping[str, str] = {
     "ask: best matches": "/ask?as={who}&q={question}",
     "ask: why": "/ask?as={who}&q={question}&why=on&expected={event}",
     "ask: by topic": "/ask?as={who}&q={question}&view=topics&why=on",
-    "ask: text for a model": "/ask?as={who}&q={question}&view=text&tokens=20000",
+    "ask: text for a model": "/ask?as={who}&q={question}&view=text&tokens=20000&why=on&expected={event}",
     "ask: long texts": "/ask?as={archivist}",
     "ask: long texts by topic": "/ask?as={archivist}&view=topics",
     "event": "/events/{event}?as={who}",

@@ -177,7 +177,6 @@ async def _ask(person: Hands, kept: Kept) -> None:
     await person.write("#context", "talk")
     await person.do("to", "#order")
     await person.do("press", "o")  # oldest first
-    await person.write("#tokens", "9")
     await person.do("to", "[name=superseded]")
     await person.do("press", "Space")
     await person.do("to", "form summary >> nth=1")
@@ -191,6 +190,10 @@ async def _ask(person: Hands, kept: Kept) -> None:
     assert "It is shown." in person.text
     for field in ("since=2026-01-01", "until=2026-12-31", "channel=studio", "context=talk", "order=oldest", "why=on"):
         assert field in person.address
+    await person.go("#answer nav a[href*='view=text']", "of 2\u202f000 tokens")
+    await person.write("#tokens", "900")
+    await person.do("go", "Enter")
+    await person.do("sees", "of 900 tokens")
 
 
 async def _follow_and_forget(person: Hands, kept: Kept) -> None:

@@ -135,6 +135,10 @@ async def _fill(memory: Memory, database: Database, tenant: str, say: Callable[[
         batch = [parse_event(event, LIMITS) for event in events[start : start + 40]]
         stored += await memory.log.append_events(tenant, batch)
     before = (await builds.build(database, tenant=tenant)).snapshot_id or ""
+    async with memory.database.read(tenant) as connection:  # it stays a topic after the rollback to this snapshot
+        topic = await connection.fetchval(
+            "SELECT topic_id FROM myria.topics WHERE tenant_id = $1 ORDER BY topic_id LIMIT 1", tenant
+        )
     for number, text in enumerate(TEXTS * 3):
         draft = Draft(
             content=f"{number} {say(text)}"[:10_000],
@@ -145,11 +149,6 @@ async def _fill(memory: Memory, database: Database, tenant: str, say: Callable[[
         kept = await memory.notes.remember(tenant, (who,), draft, contract="memento", speaker=say(BREAKS_OUT)[:100])
         await memory.notes.remember(tenant, (who,), replace(draft, kind=HELD), contract="memento", speaker=who)
     last = await builds.build(database, tenant=tenant)
-    async with memory.database.read(tenant) as connection:
-        topic = await connection.fetchval(
-            "SELECT topic_id FROM myria.topics WHERE tenant_id = $1 ORDER BY anchor_seq, level, topic_id LIMIT 1",
-            tenant,
-        )
     return Shown(
         who=who,
         archivist=who,

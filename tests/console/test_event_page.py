@@ -49,7 +49,7 @@ async def test_an_event_stands_within_its_conversation(served: Served, browser: 
     ]
     await _append(served, "other", "of another talk", context_id="other", timestamp="2026-03-01T10:09:30Z")
     page = await browser.get(f"/console/events/{ids[9]}", **{"as": "user_42"})
-    around = text_of(page.text).partition("What was said around it")[2].partition("What the append answered")[0]
+    around = text_of(page.text).partition("What was said around it")[2].partition("How it was stored")[0]
     places = [around.index(f"line {n}.") for n in (4, 5, 6, 7, 8)]
     places += [around.index("This event")]
     places += [around.index(f"line {n}.") for n in (10, 11, 12, 13, 14)]
@@ -110,7 +110,7 @@ async def test_an_event_has_the_receipt_of_its_append(served: Served, browser: B
         "append_event", {**event("key-7", text="tea"), "topic_hints": [{"hint": "drinks", "confidence": 0.5}]}
     )
     page = await browser.get(f"/console/events/{stored.content['event_id']}", **{"as": "user_42"})
-    receipt = text_of(page.text).partition("What the append answered")[2]
+    receipt = text_of(page.text).partition("How it was stored")[2]
     assert f"Number in the log {stored.content['event_seq']}" in receipt
     assert "key-7" in receipt
     assert "drinks (0.5)" in receipt

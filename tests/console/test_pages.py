@@ -226,6 +226,9 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
     ids = [result["event_id"] for result in stored.content["results"]]
     page = await browser.get("/console/ask", q="when does the kiln open?", why="on", **{"as": "user_42"})
     assert "words of the question" in text_of(page.text)
+    assert "The best score" in text_of(page.text)
+    read = await browser.get("/console/ask", q="kiln", why="on", view="text", expected=ids[0], **{"as": "user_42"})
+    assert "Its score" in text_of(read.text)  # compared with none: what a model reads has no scores
     for expected, said in (
         (ids[0], "It is shown. Its place is 1"),
         (ids[2], "It holds nothing of the question."),

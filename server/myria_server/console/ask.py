@@ -86,6 +86,7 @@ class AskPages:
             "seen": before + answer.get("counts", {}).get("events", 0),
             "answer": answer,
             "later": later,
+            "asked_as": desk.principal.asking_as(desk.named),
             "made": await self._memory.registry.freshness(desk.principal.tenant, answer.get("snapshot_id")),
             "is_continued": bool(question["cursor"]),
             "text": text,
@@ -170,5 +171,5 @@ def _asked(parameters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _best_score(node: Json) -> int:
-    """Return the best score of the events below a node of an answer, at least 1."""
-    return max((event["score"] for event in events_in(node)), default=1) or 1
+    """Return the best score of the events below a node of an answer; 0 where it names none, as the text for a model."""
+    return max((event.get("score", 0) for event in events_in(node)), default=0)

@@ -141,14 +141,18 @@ def _state(status: str) -> Markup:
     return Markup('<span class="state {}">{}</span>').format(status, STATES.get(status, status.replace("_", " ")))
 
 
-def _moment(text: str | None) -> Markup:
-    """Return a moment (RFC 3339) as an element that names it in UTC; a script shows it in the reader's zone."""
+def _moment(text: str | None, *, is_day: bool = False) -> Markup:
+    """Return a moment (RFC 3339) as an element that names it in UTC, or its day alone.
+
+    A script shows it in the reader's zone.
+    """
     if not text:
         return Markup('<span class="none">never</span>')
     moment = datetime.fromisoformat(text).astimezone(UTC)
-    said = f"{moment:%Y-%m-%d %H:%M} UTC"
-    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
-        f"{moment:%Y-%m-%dT%H:%M:%SZ}", f"{moment:%Y-%m-%d %H:%M:%S}", said
+    said = f"{moment:%Y-%m-%d}" if is_day else f"{moment:%Y-%m-%d %H:%M} UTC"
+    shows = "day" if is_day else "time"
+    return Markup('<time datetime="{}" title="{} UTC" data-shows="{}">{}</time>').format(
+        f"{moment:%Y-%m-%dT%H:%M:%SZ}", f"{moment:%Y-%m-%d %H:%M:%S}", shows, said
     )
 
 
@@ -210,7 +214,7 @@ def _pretty(value: Any) -> Markup:
     return Markup("<bdi>{}</bdi>").format(text[:room] + (" …" if len(text) > room else ""))
 
 
-def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[str]:
+def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[Markup]:
     """Return what to write behind the label of each topic: its day where others here, or the one above, have its label.
 
     Of topics with one label and day it is the time of day, too; of events it is empty.
@@ -221,10 +225,10 @@ def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[str]
     written = []
     for node in nodes:
         if "label" not in node or labels[node["label"]] < _ALIKE:
-            written.append("")
+            written.append(Markup(""))
             continue
-        day, clock = node["first_at"][:10], node["first_at"][11:16]
-        written.append(f", {day} {clock}" if days[node["label"], day] >= _ALIKE else f", {day}")
+        is_day = days[node["label"], node["first_at"][:10]] < _ALIKE
+        written.append(Markup(", ") + _moment(node["first_at"], is_day=is_day))
     return written
 
 

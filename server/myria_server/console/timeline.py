@@ -97,7 +97,8 @@ async def view(memory: Memory, desk: Desk, request: Request, views: Mapping[str,
     counted = await memory.retrieval.overview(
         desk.principal.tenant, desk.principal.asking(desk.named), partial(_count, start=start, end=end)
     )
-    values: Json = {"view": "timeline", "views": views, "counted": counted}
+    asked_as = desk.principal.asking_as(desk.named)
+    values: Json = {"view": "timeline", "views": views, "counted": counted, "asked_as": asked_as}
     if counted is None:
         return "timeline.html", {**values, "events": 0, "marks": [], "ways": [], "around": [], "answer": None}
     events = sum(counted.counts)
@@ -116,6 +117,7 @@ async def view(memory: Memory, desk: Desk, request: Request, views: Mapping[str,
         **values,
         "events": events,
         "marks": _marks(counted),
+        "period": _period(counted),
         "first": _text(counted.start),
         "last": _text(counted.end),
         "is_all": start is None and end is None,
@@ -184,6 +186,14 @@ def _marks(counted: _CountedTime) -> list[Json]:
             }
         )
     return marks
+
+
+def _period(counted: _CountedTime) -> str:
+    """Return a time as the units that it begins and ends with; empty where it begins or ends within one."""
+    if len(counted.edges) == 1 or (counted.start, counted.end) != (counted.edges[0], counted.edges[-1]):
+        return ""
+    first, last = (counted.step.written(edge) for edge in (counted.edges[0], counted.edges[-2]))
+    return f"in {first}" if first == last else f"from {first} to {last}"
 
 
 def _ways(counted: _CountedTime) -> list[Json]:

@@ -14,7 +14,7 @@ from myria.db.database import Connection
 from myria.errors import SnapshotNotFound
 from myria.memory import Memory
 from myria_server.console import timeline
-from myria_server.console.desk import Desk, Json
+from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import whole_number_of
 
 _SCOPES = 10
@@ -60,6 +60,7 @@ class TopicPages:
             )
         return "topic.html", {
             "topic": shown,
+            "above": await _label_of(desk, shown.get("parent_topic_id")),
             "snapshot_id": answer["snapshot_id"],
             "made": await self._memory.registry.freshness(desk.principal.tenant, answer["snapshot_id"]),
             "is_history": is_history,
@@ -131,6 +132,17 @@ class TopicPages:
                     }
                 )
         return trees, None
+
+
+async def _label_of(desk: Desk, topic_id: str | None) -> str:
+    """Return what a topic is called, in general words where it is gone meanwhile."""
+    if topic_id is None:
+        return ""
+    try:
+        label: str = (await desk.ask("get_topic", topic_id=topic_id))["topic"]["label"]
+    except ToolRefused:
+        return "a larger topic"
+    return label
 
 
 async def _subjects_or_topics(

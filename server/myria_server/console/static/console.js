@@ -1,10 +1,11 @@
 // Shows moments in the reader's zone; the title keeps them in UTC. Everything works without this.
 "use strict";
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const formatDay = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 function localize(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
-    if (!Number.isNaN(moment.getTime())) time.textContent = format.format(moment);
+    if (!Number.isNaN(moment.getTime())) time.textContent = (time.dataset.shows === "day" ? formatDay : format).format(moment);
   }
 }
 localize(document);
