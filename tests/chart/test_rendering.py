@@ -84,6 +84,7 @@ def test_lint_has_nothing_to_say(name: str) -> None:
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("name", "version"), crossed(SETS, VERSIONS))
 def test_every_object_is_valid_for_every_supported_version(name: str, version: str) -> None:
     """Strict schemas of Kubernetes 1.33, 1.35 and 1.37 know every field; pod templates in ConfigMaps as well."""

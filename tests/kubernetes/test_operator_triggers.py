@@ -57,6 +57,7 @@ async def make_due(dsn: str, tenants: list[str]) -> None:
         await append(dsn, conversation(10), tenant=tenant)
 
 
+@pytest.mark.soak
 async def test_the_due_ones_of_many_tenants(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """One look finds each tenant that has become due, at the cost of those with news; a sweep never delays it."""
     dsn = installation.database.server_dsn

@@ -145,6 +145,7 @@ REPLACED_LATER = (
 )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("change", "way"), crossed(REPLACED_LATER, [*product((False, True), repeat=2)]))
 async def test_what_a_note_replaces_by_its_id_holds_until_the_day_that_it_says(
     memory: Memory, database: Database, change: tuple[str, str, str], way: tuple[bool, bool]

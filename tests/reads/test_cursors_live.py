@@ -158,6 +158,7 @@ async def world(databases: Databases, filled: Database) -> AsyncIterator[World]:
     databases.drop(database)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("query", "how"), crossed(QUERIES, HOW), indirect=["how"])
 async def test_pages_are_those_of_the_first_moment(world: World, query: Query) -> None:
     """Whatever is appended, built, published or rolled back between pages, they are what they would have been."""
@@ -198,6 +199,7 @@ async def test_a_new_circle_changes_no_later_page(memory: Memory) -> None:
     assert after == before
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("query", "how"), crossed(QUERIES[:3] + QUERIES[5:6], HOW), indirect=["how"])
 async def test_another_server_continues_the_pages(world: World, query: Query) -> None:
     """A cursor works on any server of the same database, whose caches hold something else."""

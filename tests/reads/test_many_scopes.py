@@ -87,6 +87,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
         yield work
 
 
+@pytest.mark.soak
 async def test_a_warm_read_costs_no_work_per_scope(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half as many scopes more, in a soak run four times as many, cost the same statements and nothing else, with a
     tail over many scopes too; what is new costs what it is."""
@@ -126,6 +127,7 @@ async def test_a_warm_read_costs_no_work_per_scope(database: Database, monkeypat
     assert taken[1][0] <= taken[0][0] + 1  # blocks are read by the page
 
 
+@pytest.mark.soak
 async def test_several_masks_cost_a_statement_each(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once warm, several masks cost one statement more for each at most, whatever the scopes; cold three, and a publish
     two. Nothing is decoded, packed or analysed twice because two masks see it."""
