@@ -153,6 +153,7 @@ def _event(key: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.soak
 async def test_a_rolling_replacement_fails_no_request(database: Database, spawn: Spawner) -> None:
     """Many clients, through a proxy and through a balancer of connections, see no failure and lose no append."""
     fleet, load = Fleet(spawn, database.server_dsn), Load()
