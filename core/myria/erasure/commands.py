@@ -165,10 +165,10 @@ class Erasures:
 
         Args:
             bounds: limits that the erasure must keep; none where the caller owns the machine.
-            key: the caller's own name for this call: a repeat begins no other erasure, and returns the first one's id.
+            key: the caller's own name for this call: a repeat, with the same selection, begins no other erasure, and
+                returns the first one's id.
 
         Raises:
-            InvalidArgument: the key is that of an erasure of something else.
             EventNotFound: nothing is chosen that is not erased already.
             ErasureChanged: these are not as many events as `bounds` says.
             ErasureTooLarge: they are more than `bounds` allows, or too many erasures are not done.
@@ -182,14 +182,12 @@ class Erasures:
             raise
 
     async def _start(self, selection: Selection, reason: str, bounds: StartBounds, key: str | None) -> str:
-        erasure_id = new_id("era") if key is None else f"era_{digest([self._actor, key]).hex()[:_ID_DIGITS]}"
+        # The id tells nothing of the selection to whoever does not know the key.
+        named = None if key is None else digest([self._tenant, self._actor, key, repr(selection)]).hex()[:_ID_DIGITS]
+        erasure_id = new_id("era") if named is None else f"era_{named}"
         async with self._database.write(self._tenant) as connection:
             await self._begin_listing(connection)
-            earlier = await connection.fetchval(sql("erasures.selected"), self._tenant, erasure_id)
-            if earlier is not None:
-                if not selection.summary().items() <= orjson.loads(earlier).items():
-                    message = "this idempotency_key is that of another erasure; take a new one"
-                    raise errors.InvalidArgument(message, field="idempotency_key")
+            if named is not None and await connection.fetchval(sql("erasures.is_begun"), self._tenant, erasure_id):
                 return erasure_id
             shared = await self._list_events(connection, erasure_id, selection)
             counts = await connection.fetchrow(sql("erasure.count"), self._tenant, erasure_id)

@@ -35,9 +35,8 @@ SELECT myria.show_receipt_key($1, $2, $3);
 -- One selection of a tenant is looked up at a time: it may read the whole log.
 SELECT pg_try_advisory_xact_lock($1::bigint);
 
--- name: selected
--- By what the events of an erasure were chosen.
-SELECT selected::text FROM myria.erasures WHERE tenant_id = $1 AND erasure_id = $2;
+-- name: is_begun
+SELECT EXISTS (SELECT FROM myria.erasures WHERE tenant_id = $1 AND erasure_id = $2);
 
 -- name: count_open
 SELECT count(*) FROM myria.erasures WHERE tenant_id = $1 AND state <> 'done';

@@ -107,7 +107,7 @@ class EraseInput(ErasureSelection):
         description="Why, for the receipt; it stays, so put no names into it"
     )
     idempotency_key: OptionalIdentifier = Field(
-        default=None, description="Of your choice: a repetition with the same key begins no other erasure"
+        default=None, description="Of your choice: a repetition with the same key and choice begins no other erasure"
     )
 
 
