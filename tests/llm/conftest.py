@@ -12,7 +12,7 @@ import pytest
 from myria.settings import LlmSettings
 from tests.llm.provider import Provider, Script
 
-KEY = "sk-or-v1-Zq8!secret/key+7f3a"
+KEY = "sk-or-v1-Zq8!secret/key+7wQ9"
 """A credential that must never be seen anywhere."""
 
 Starting = Callable[[Script], Provider]
