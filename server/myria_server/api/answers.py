@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
+from myria.search.reasons import Stage
+
 
 class Answer(BaseModel):
     """Base of everything answered: strict, and closed. A model is made ready when it is first used.
@@ -222,18 +224,7 @@ class ExpectedEvent(Answer):
     """What became of an event that a query expected."""
 
     event_id: str
-    stage: Literal[
-        "shown",
-        "said_again",
-        "no_room",
-        "too_large",
-        "not_matched",
-        "filtered",
-        "nothing_fits",
-        "replaced",
-        "internal",
-        "not_visible",
-    ] = Field(
+    stage: Stage = Field(
         description="shown; said_again: a match stands for it; no_room: ranked after what there was room for, so "
         "on a later page; too_large: it fits on no page; not_matched: holds nothing of the question; filtered: "
         "channel, types, context or time exclude it; nothing_fits: no event answers well enough; replaced by a newer "

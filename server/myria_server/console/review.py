@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
-from myria.errors import InvalidArgument, MyriaError
+from myria.errors import InvalidArgument
 from myria.notes.kinds import policies
 from myria.settings import Settings
 from myria_server.console.desk import Desk, Json
@@ -122,17 +122,5 @@ def _shown(desk: Desk, note: Json) -> Json:
     text = note.get("text")
     for other in note["replaces"]:
         other["parts"] = None if text is None or "text" not in other else differences(other["text"], text[:_COMPARED])
-    return note | {"opened_as": _opened_as(desk, note.get("participants"))}
-
-
-def _opened_as(desk: Desk, participants: list[str] | None) -> list[str] | None:
-    """Return as whom the visitor may open events of these people; None where it may not."""
-    if participants is None or "read" not in desk.principal.roles:
-        return None
-    for names in (None, tuple(participants)):
-        try:
-            if desk.principal.asking(names).sees(participants):
-                return list(names or ())
-        except MyriaError:
-            continue
-    return None
+    participants, may_read = note.get("participants"), "read" in desk.principal.roles
+    return note | {"opened_as": desk.names_that_see(participants) if participants and may_read else None}
