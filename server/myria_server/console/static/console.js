@@ -12,7 +12,8 @@ localize(document);
 const zone = document.getElementById("zone");
 const { timeZone } = format.resolvedOptions();
 if (zone && timeZone !== "UTC") zone.textContent = `${timeZone}; point at one to see it in UTC`;
-document.addEventListener("htmx:load", (event) => localize(event.detail.elt));
+// At once: what is painted first in UTC would move when it is said in another zone.
+document.addEventListener("htmx:afterSwap", () => localize(document));
 const offline = document.getElementById("offline");
 // While the server does not answer, a small file is asked for now and then, until it does.
 const icon = document.querySelector("link[rel=icon]").href;
