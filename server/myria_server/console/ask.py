@@ -7,13 +7,14 @@ from typing import Any
 
 from starlette.requests import Request
 
-from myria.memory import Memory
 from myria.search.later import LaterState
 from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import moment_of, number_of, whole_number_of
+from myria_server.console.forms import Form, Page
 from myria_server.console.names import NAMES
+from myria_server.console.routes import PageRoute, Routes
 from myria_server.console.topics import events_in, in_reading_order
 
 _EVENTS = 20
@@ -42,69 +43,63 @@ FIELDS: Mapping[str, tuple[str, str]] = {
 """What a refusal of a question says of the form's fields (see `Form.fields`)."""
 
 
-class AskPages:
-    """The page of questions; how old a snapshot is, is more than tools answer."""
+async def form(_desk: Desk, request: Request) -> Page:
+    """Show the form with what the address holds, and no answer."""
+    return "ask.html", {**_asked(request.query_params), "answer": None}
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
 
-    async def form(self, _desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show the form with what the address holds, and no answer."""
-        return "ask.html", {**_asked(request.query_params), "answer": None}
-
-    async def view(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Answer the question that the address holds; without one, show what is newest."""
-        asked = _asked(request.query_params)
-        question = {
-            "query": asked["question"],
-            **asked["selection"],
-            "cursor": request.query_params.get("cursor", ""),
-            "explain": asked["is_explained"],
-            "expected": asked["expected"],
-        }
-        text: str | None = None
-        if asked["view"] == "best":
-            answer = await desk.ask("query_event_nodes", limit=_EVENTS, **question)
-        elif asked["view"] == "topics":
-            answer = await desk.ask("query_references", max_nodes=_NODES, **question)
-            answer["root"]["children"] = in_reading_order(answer["root"]["children"])
-        else:
-            answer, text = await desk.call_with_text(
-                "query_references",
-                participants=list(desk.names),
-                format="text",
-                max_tokens=asked["budget"],
-                **question,
-            )
-        later: Mapping[int, LaterState] = {}
-        if asked["view"] == "best" and asked["question"]:
-            later = await self._later(desk, answer["root"]["children"])
-        before = whole_number_of(request.query_params.get("seen"))
-        values: dict[str, Any] = {
-            **asked,
-            "placed": await _placed(desk, question, answer, before=before),
-            "seen": before + answer.get("counts", {}).get("events", 0),
-            "answer": answer,
-            "later": later,
-            "asked_as": desk.principal.asking_as(desk.named),
-            "made": await self._memory.registry.freshness(desk.principal.tenant, answer.get("snapshot_id")),
-            "is_continued": bool(question["cursor"]),
-            "text": text,
-            "why": {"signals": SIGNALS, "best": _best_score(answer["root"])} if asked["is_explained"] else None,
-            "tokens": 0 if text is None else token_counter().count(text),
-        }
-        return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values
-
-    async def _later(self, desk: Desk, matches: Sequence[Json]) -> Mapping[int, LaterState]:
-        """Return what was said later of the subject of a match, by its event_seq; of each subject once."""
-        found = await self._memory.retrieval.later_states(
-            desk.principal.tenant, [match["event_seq"] for match in matches], desk.principal.asking(desk.named)
+async def view(desk: Desk, request: Request) -> Page:
+    """Answer the question that the address holds; without one, show what is newest."""
+    asked = _asked(request.query_params)
+    question = {
+        "query": asked["question"],
+        **asked["selection"],
+        "cursor": request.query_params.get("cursor", ""),
+        "explain": asked["is_explained"],
+        "expected": asked["expected"],
+    }
+    text: str | None = None
+    if asked["view"] == "best":
+        answer = await desk.ask("query_event_nodes", limit=_EVENTS, **question)
+    elif asked["view"] == "topics":
+        answer = await desk.ask("query_references", max_nodes=_NODES, **question)
+        answer["root"]["children"] = in_reading_order(answer["root"]["children"])
+    else:
+        answer, text = await desk.call_with_text(
+            "query_references",
+            participants=list(desk.names),
+            format="text",
+            max_tokens=asked["budget"],
+            **question,
         )
-        best_of: dict[str, int] = {}
-        for match in matches:
-            for state in found.get(match["event_seq"], ())[:1]:
-                best_of.setdefault(state.topic_id, match["event_seq"])
-        return {event_seq: found[event_seq][0] for event_seq in best_of.values()}
+    later: Mapping[int, LaterState] = {}
+    if asked["view"] == "best" and asked["question"]:
+        later = await _later(desk, answer["root"]["children"])
+    before = whole_number_of(request.query_params.get("seen"))
+    values: dict[str, Any] = {
+        **asked,
+        "placed": await _placed(desk, question, answer, before=before),
+        "seen": before + answer.get("counts", {}).get("events", 0),
+        "answer": answer,
+        "later": later,
+        "asked_as": desk.participants,
+        "made": await desk.memory.registry.freshness(desk.tenant, answer.get("snapshot_id")),
+        "is_continued": bool(question["cursor"]),
+        "text": text,
+        "why": {"signals": SIGNALS, "best": _best_score(answer["root"])} if asked["is_explained"] else None,
+        "tokens": 0 if text is None else token_counter().count(text),
+    }
+    return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values
+
+
+async def _later(desk: Desk, matches: Sequence[Json]) -> Mapping[int, LaterState]:
+    """Return what was said later of the subject of a match, by its event_seq; of each subject once."""
+    found = await desk.memory.retrieval.later_states(desk.tenant, [match["event_seq"] for match in matches], desk.masks)
+    best_of: dict[str, int] = {}
+    for match in matches:
+        for state in found.get(match["event_seq"], ())[:1]:
+            best_of.setdefault(state.topic_id, match["event_seq"])
+    return {event_seq: found[event_seq][0] for event_seq in best_of.values()}
 
 
 async def _placed(desk: Desk, question: Mapping[str, Any], answer: Json, *, before: int) -> Json | None:
@@ -173,3 +168,6 @@ def _asked(parameters: Mapping[str, str]) -> dict[str, Any]:
 def _best_score(node: Json) -> int:
     """Return the best score of the events below a node of an answer; 0 where it names none, as the text for a model."""
     return max((event.get("score", 0) for event in events_in(node)), default=0)
+
+
+ROUTES: Routes = (PageRoute("/ask", view, form=Form(form, FIELDS), is_as_somebody=True),)

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from myria.access import journal
-from myria.memory import Memory
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import text_of, time_of, whole_number_of
+from myria_server.console.forms import Form, Page
+from myria_server.console.routes import PageRoute, Routes
 
 _PAGE = 50
 _EXPORTED_AT_ONCE = 500
@@ -23,51 +24,46 @@ FIELDS: Mapping[str, tuple[str, str]] = {"since": ("since", "From"), "until": ("
 """What a refusal of filters says of the form's fields (see `Form.fields`)."""
 
 
-class AuditPages:
-    """The pages, for administrators alone."""
+async def form(desk: Desk, request: Request) -> Page:
+    """Show the form with what the address holds, and no entries."""
+    return "audit.html", _page(desk, request)
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
 
-    async def form(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show the form with what the address holds, and no entries."""
-        return "audit.html", _page(desk, request)
+async def overview(desk: Desk, request: Request) -> Page:
+    """Show one page of the entries that are sought."""
+    desk.principal.need_api("admin")
+    before = whole_number_of(request.query_params.get("before")) or None
+    sought = _sought(request)
+    entries, next_before = await _entries(desk, sought, before, limit=_PAGE)
+    found = {"entries": entries, "is_filtered": sought != journal.Sought(), "next_before": next_before}
+    return "audit.html", {**_page(desk, request), **found}
 
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show one page of the entries that are sought."""
-        desk.principal.need_api("admin")
-        before = whole_number_of(request.query_params.get("before")) or None
-        sought = _sought(request)
-        entries, next_before = await self._entries(desk, sought, before, limit=_PAGE)
-        found = {"entries": entries, "is_filtered": sought != journal.Sought(), "next_before": next_before}
-        return "audit.html", {**_page(desk, request), **found}
 
-    async def export(self, desk: Desk, request: Request) -> Response:
-        """Send all entries that are sought as JSON lines, newest first."""
-        desk.principal.need_api("admin")
-        sought = _sought(request)
+async def export(desk: Desk, request: Request) -> Response:
+    """Send all entries that are sought as JSON lines, newest first."""
+    desk.principal.need_api("admin")
+    sought = _sought(request)
 
-        first = await self._entries(desk, sought, None, limit=_EXPORTED_AT_ONCE)  # refused here, the answer is a page
+    first = await _entries(desk, sought, None, limit=_EXPORTED_AT_ONCE)  # refused here, the answer is a page
 
-        async def lines() -> AsyncIterator[bytes]:
-            entries, before = first
-            while True:
-                yield b"".join(orjson.dumps(entry, default=str) + b"\n" for entry in entries)
-                if before is None:
-                    return
-                entries, before = await self._entries(desk, sought, before, limit=_EXPORTED_AT_ONCE)
+    async def lines() -> AsyncIterator[bytes]:
+        entries, before = first
+        while True:
+            yield b"".join(orjson.dumps(entry, default=str) + b"\n" for entry in entries)
+            if before is None:
+                return
+            entries, before = await _entries(desk, sought, before, limit=_EXPORTED_AT_ONCE)
 
-        headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
-        return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
+    headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
+    return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
 
-    async def _entries(
-        self, desk: Desk, sought: journal.Sought, before: int | None, *, limit: int
-    ) -> tuple[list[Json], int | None]:
-        if desk.principal.proof is None:
-            return [], None
-        return await journal.entries_for(
-            self._memory.appending, desk.principal.proof, sought, before=before, limit=limit
-        )
+
+async def _entries(
+    desk: Desk, sought: journal.Sought, before: int | None, *, limit: int
+) -> tuple[list[Json], int | None]:
+    if desk.principal.proof is None:
+        return [], None
+    return await journal.entries_for(desk.memory.appending, desk.principal.proof, sought, before=before, limit=limit)
 
 
 def _page(desk: Desk, request: Request) -> Mapping[str, Any]:
@@ -98,3 +94,9 @@ def _sought(request: Request) -> journal.Sought:
         since=time_of(texts["since"], "since"),
         until=time_of(texts["until"], "until"),
     )
+
+
+ROUTES: Routes = (
+    PageRoute("/audit", overview, ("admin",), Form(form, FIELDS)),
+    PageRoute("/audit.jsonl", export, ("admin",), Form(form, FIELDS)),
+)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from starlette.requests import Request
 
 from myria.errors import SnapshotNotFound
 from myria.llm.audit import spent_by_build
-from myria.memory import Memory
-from myria.settings import Settings
 from myria_server.console.desk import Desk, Json
+from myria_server.console.forms import Page
+from myria_server.console.routes import PageRoute, Routes
 
 NEXT: Mapping[str, tuple[str, str | None]] = {
     "queued": ("It begins when a builder is free. Where it stays queued, no builder runs.", "MyriaBuildsStuck"),
@@ -47,47 +46,41 @@ _DONE_BY: Mapping[str, str] = {
 """What a person reads for the work for which models were asked."""
 
 
-class BuildPages:
-    """The page, for administrators alone: errors name the people of every scope."""
+async def build(desk: Desk, request: Request) -> Page:
+    """Show one build."""
+    desk.principal.need_api("admin")
+    registry, tenant = desk.memory.registry, desk.tenant
+    build = await registry.build(tenant, request.path_params["build_id"])
+    build_id = build["build_id"]
+    status = build["status"]
+    advice, runbook = NEXT[status]
+    if build["error"] is not None:
+        runbook = _RUNBOOK_OF_ERROR.get(str(build["error"].get("code")), runbook)
+    elif build["degraded"] is not None:
+        runbook = "MyriaBuildsDegraded"
+    return "build.html", {
+        "build": build,
+        "asked": None if build["request_id"] is None else await registry.request(tenant, build["request_id"]),
+        "waited_s": _seconds(build["created_at"], build["started_at"]),
+        "took_s": _seconds(build["started_at"], build["finished_at"]),
+        "failures": await registry.failed_scopes(tenant, build_id),
+        "spent": await spent_by_build(desk.memory.database, tenant, build_id),
+        "done_by": _DONE_BY,
+        "snapshot": await _snapshot(desk, build["snapshot_id"]),
+        "advice": advice,
+        "runbook": runbook,
+        "runbooks": desk.settings.console.runbooks_url,
+    }
 
-    def __init__(self, memory: Memory, settings: Settings) -> None:
-        self._memory = memory
-        self._runbooks = settings.console.runbooks_url
 
-    async def build(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show one build."""
-        desk.principal.need_api("admin")
-        registry, tenant = self._memory.registry, desk.principal.tenant
-        build = await registry.build(tenant, request.path_params["build_id"])
-        build_id = build["build_id"]
-        status = build["status"]
-        advice, runbook = NEXT[status]
-        if build["error"] is not None:
-            runbook = _RUNBOOK_OF_ERROR.get(str(build["error"].get("code")), runbook)
-        elif build["degraded"] is not None:
-            runbook = "MyriaBuildsDegraded"
-        return "build.html", {
-            "build": build,
-            "asked": None if build["request_id"] is None else await registry.request(tenant, build["request_id"]),
-            "waited_s": _seconds(build["created_at"], build["started_at"]),
-            "took_s": _seconds(build["started_at"], build["finished_at"]),
-            "failures": await registry.failed_scopes(tenant, build_id),
-            "spent": await spent_by_build(self._memory.database, tenant, build_id),
-            "done_by": _DONE_BY,
-            "snapshot": await self._snapshot(tenant, build["snapshot_id"]),
-            "advice": advice,
-            "runbook": runbook,
-            "runbooks": self._runbooks,
-        }
-
-    async def _snapshot(self, tenant: str, snapshot_id: str | None) -> Json | None:
-        """Return the snapshot that a build made, None where it made none or it is no longer kept."""
-        if snapshot_id is None:
-            return None
-        try:
-            return await self._memory.registry.snapshot(tenant, snapshot_id)
-        except SnapshotNotFound:
-            return None
+async def _snapshot(desk: Desk, snapshot_id: str | None) -> Json | None:
+    """Return the snapshot that a build made, None where it made none or it is no longer kept."""
+    if snapshot_id is None:
+        return None
+    try:
+        return await desk.memory.registry.snapshot(desk.tenant, snapshot_id)
+    except SnapshotNotFound:
+        return None
 
 
 def _seconds(begin: str | None, end: str | None) -> float | None:
@@ -95,3 +88,6 @@ def _seconds(begin: str | None, end: str | None) -> float | None:
     if begin is None or end is None:
         return None
     return round((datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds(), 1)
+
+
+ROUTES: Routes = (PageRoute("/changes/builds/{build_id}", build, ("admin",)),)

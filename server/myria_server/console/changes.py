@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from myria.errors import InvalidArgument, PathNotFound
 from myria.llm.audit import spent_by_build
-from myria.memory import Memory
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import id_of
+from myria_server.console.forms import Form, Page
 from myria_server.console.live import LiveBuilds
+from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 20
@@ -134,105 +136,110 @@ def _is_done(name: str, snapshot_id: str, status: Json) -> bool:
     return bool(is_active and (name != "rollback" or status["paused_reason"] == "rollback"))
 
 
-class ChangePages:
-    """The pages that show more than tools answer: who changed what and why, and what differs between two snapshots.
+async def overview(live: LiveBuilds, desk: Desk, request: Request) -> Page:
+    """Show what builds do now, and one page of what they did: who and why only to administrators."""
+    before, tenant = id_of(request.query_params.get("before", "")) or None, desk.tenant
+    await desk.call("get_snapshot_status")  # refuses whoever may not see what the page shows of builds
+    status = await live.status(tenant)
+    builds = await desk.memory.registry.builds(tenant, limit=_PAGE + 1, before=before)
+    return "changes.html", {
+        "status": status,
+        "builds": builds[:_PAGE],
+        "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
+        "is_later": before is not None,
+        "done": request.query_params.get("done", ""),
+        "acts": ACTS,
+    }
 
-    Only administrators see that, since it is about every scope.
+
+async def confirm(desk: Desk, request: Request) -> Page:
+    """Show what an act will change, and ask once."""
+    act, tenant = _act_of(request), desk.tenant
+    about, registry = _named(act, request.query_params), desk.memory.registry
+    status = await desk.call("get_snapshot_status")
+    found: Json | None = None
+    if act.about == "snapshot":
+        found = await registry.snapshot(tenant, about)
+    elif act.about == "build":
+        found = await _build(desk, about)
+    moves = await registry.moves(tenant, limit=1) if desk.is_admin else []
+    return "confirm.html", {
+        "act": act,
+        "name": request.path_params["act"],
+        "about": about,
+        "found": found,
+        "active": (await registry.active_snapshot(tenant))["snapshot"],
+        "waiting_after": status["queued"] - int(found is not None and found["status"] == "queued"),
+        "rollback": next((move for move in moves if move["kind"] == "rollback"), None),
+        "status": status,
+        "situation": await _situation(desk, status),
+    }
+
+
+async def _build(desk: Desk, build_id: str) -> Json:
+    """Return a build, its progress, who asked for it, and what it asked of models.
+
+    Raises:
+        AccessError: the visitor does not administer: a build tells of every group of people.
+        BuildNotFound: no such build.
     """
+    desk.principal.need_administrator(what="a build")
+    registry, tenant = desk.memory.registry, desk.tenant
+    build = await registry.build(tenant, build_id)
+    spent = await spent_by_build(desk.memory.database, tenant, build_id)
+    sums = {name: sum(one[name] for one in spent) for name in ("calls", "cost_microusd")}
+    asked = None if build["request_id"] is None else await registry.request(tenant, build["request_id"])
+    return {**build, **sums, "asked_by": None if asked is None else asked["actor"]}
 
-    def __init__(self, memory: Memory, live: LiveBuilds) -> None:
-        self._memory = memory
-        self._live = live
 
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show what builds do now, and one page of what they did: who and why only to administrators."""
-        before, tenant = id_of(request.query_params.get("before", "")) or None, desk.principal.tenant
-        await desk.call("get_snapshot_status")  # refuses whoever may not see what the page shows of builds
-        status = await self._live.status(tenant)
-        builds = await self._memory.registry.builds(tenant, limit=_PAGE + 1, before=before)
-        return "changes.html", {
-            "status": status,
-            "builds": builds[:_PAGE],
-            "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
-            "is_later": before is not None,
-            "done": request.query_params.get("done", ""),
-            "acts": ACTS,
-        }
+async def act(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
+    """Carry out an act that a form asks for, once however often the form is sent.
 
-    async def confirm(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show what an act will change, and ask once."""
-        act, tenant = _act_of(request), desk.principal.tenant
-        about, registry = _named(act, request.query_params), self._memory.registry
+    Raises:
+        RoleRequired, FaceNotAllowed: the visitor does not administer.
+        ToolRefused: the tool refuses; or the snapshots are no longer as the form's page showed them.
+    """
+    chosen, name = _act_of(request), request.path_params["act"]
+    # Before the status, which a reader may read: nobody else is told that the act is done.
+    desk.principal.need_administrator(what="this form")
+    about = _named(chosen, form)
+    done = f"{PREFIX}/changes?done={name}"
+    arguments = {"reason": form.get("reason", "").strip()}
+    if chosen.about is not None:
+        arguments[chosen.argument] = about
+    if name == "build":
+        arguments["idempotency_key"] = Visitor.form_id(form["form_token"])
+    elif name in ("publish", "rollback", "resume"):
         status = await desk.call("get_snapshot_status")
-        found: Json | None = None
-        if act.about == "snapshot":
-            found = await registry.snapshot(tenant, about)
-        elif act.about == "build":
-            found = await self._build(desk, about)
-        moves = await registry.moves(tenant, limit=1) if desk.is_admin else []
-        return "confirm.html", {
-            "act": act,
-            "name": request.path_params["act"],
-            "about": about,
-            "found": found,
-            "active": (await registry.active_snapshot(tenant))["snapshot"],
-            "waiting_after": status["queued"] - int(found is not None and found["status"] == "queued"),
-            "rollback": next((move for move in moves if move["kind"] == "rollback"), None),
-            "status": status,
-            "situation": await self._situation(tenant, status),
-        }
+        if form.get("situation", "") != await _situation(desk, status):
+            if _is_done(name, about, status):
+                return done
+            raise ToolRefused({"code": "form_outdated", "message": _OUTDATED}, 409)
+    await desk.call(chosen.tool, **arguments)
+    return done
 
-    async def _build(self, desk: Desk, build_id: str) -> Json:
-        """Return a build, its progress, who asked for it, and what it asked of models.
 
-        Raises:
-            AccessError: the visitor does not administer: a build tells of every group of people.
-            BuildNotFound: no such build.
-        """
-        desk.principal.need_administrator(what="a build")
-        registry, tenant = self._memory.registry, desk.principal.tenant
-        build = await registry.build(tenant, build_id)
-        spent = await spent_by_build(self._memory.database, tenant, build_id)
-        sums = {name: sum(one[name] for one in spent) for name in ("calls", "cost_microusd")}
-        asked = None if build["request_id"] is None else await registry.request(tenant, build["request_id"])
-        return {**build, **sums, "asked_by": None if asked is None else asked["actor"]}
+async def _situation(desk: Desk, status: Json) -> str:
+    """Return a text that changes with every move of the active snapshot, and when builds pause or resume.
 
-    async def act(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
-        """Carry out an act that a form asks for, once however often the form is sent.
+    A form that holds it is good for one act, and not for a situation that its sender has not seen.
+    """
+    moves = await desk.memory.registry.moves(desk.tenant, limit=1)
+    seen = (*(move["moved_at"] for move in moves), status["active_snapshot_id"], status["paused_since"])
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
-        Raises:
-            RoleRequired, FaceNotAllowed: the visitor does not administer.
-            ToolRefused: the tool refuses; or the snapshots are no longer as the form's page showed them.
-        """
-        chosen, name = _act_of(request), request.path_params["act"]
-        # Before the status, which a reader may read: nobody else is told that the act is done.
-        desk.principal.need_administrator(what="this form")
-        about = _named(chosen, form)
-        done = f"{PREFIX}/changes?done={name}"
-        arguments = {"reason": form.get("reason", "").strip()}
-        if chosen.about is not None:
-            arguments[chosen.argument] = about
-        if name == "build":
-            arguments["idempotency_key"] = Visitor.form_id(form["form_token"])
-        elif name in ("publish", "rollback", "resume"):
-            status = await desk.call("get_snapshot_status")
-            if form.get("situation", "") != await self._situation(desk.principal.tenant, status):
-                if _is_done(name, about, status):
-                    return done
-                raise ToolRefused({"code": "form_outdated", "message": _OUTDATED}, 409)
-        await desk.call(chosen.tool, **arguments)
-        return done
 
-    async def _situation(self, tenant: str, status: Json) -> str:
-        """Return a text that changes with every move of the active snapshot, and when builds pause or resume.
+async def events(live: LiveBuilds, desk: Desk, request: Request) -> Response:
+    """Stream what builds do now for as long as the page is open."""
+    await desk.call("get_snapshot_status")
+    return live.response(desk.visitor, request)
 
-        A form that holds it is good for one act, and not for a situation that its sender has not seen.
-        """
-        moves = await self._memory.registry.moves(tenant, limit=1)
-        seen = (*(move["moved_at"] for move in moves), status["active_snapshot_id"], status["paused_since"])
-        return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
-    async def events(self, desk: Desk, request: Request) -> Response:
-        """Stream what builds do now for as long as the page is open."""
-        await desk.call("get_snapshot_status")
-        return self._live.response(desk.visitor, request)
+def routes(live: LiveBuilds) -> Routes:
+    """Return the routes of these pages; what builds do now is asked for all of them together."""
+    return (
+        PageRoute("/changes", partial(overview, live), ("read", "admin")),
+        PageRoute("/changes/events", partial(events, live), ("read", "admin")),
+        PageRoute("/changes/{act}", confirm, ("read", "admin")),
+        FormRoute("/changes/{act}", act, Form(confirm, FIELDS)),
+    )

@@ -1,4 +1,8 @@
-"""Calls tools on behalf of a visitor, as an MCP client would: with the same roles, masks, limits and journal."""
+"""What one request of the console works with: who asks, the tools as this visitor may use them, and the memory.
+
+A tool is called on behalf of a visitor as by an MCP client: with the same roles, masks, limits and journal. What tools
+do not answer, a page reads from the memory by itself, under `participants` or `masks`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,13 @@ from typing import Any
 
 import orjson
 
+from myria.access.limits import CredentialLimits
 from myria.access.principal import ApiName, Principal
 from myria.errors import FaceNotAllowed
+from myria.log.masks import Masks
 from myria.log.scopes import canonical_participants
+from myria.memory import Memory
+from myria.settings import Settings
 from myria_server.api.tools import TOOLS
 from myria_server.console.visitors import Visitor
 from myria_server.mcp.toolbox import AddressOf, Toolbox
@@ -33,16 +41,20 @@ class ToolRefused(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Desk:
-    """One request's way to the tools.
+    """What one request works with.
 
     Attributes:
         names: those as whom the visitor asks beside itself, as the page's address says.
+        limits: what credentials may use, for what reads on after its page began.
         check_session: raises an AccessError once the session has ended, for what goes on for long after its page began.
     """
 
     visitor: Visitor
     names: Sequence[str]
+    memory: Memory
+    settings: Settings
     toolboxes: Mapping[ApiName, Toolbox]
+    limits: CredentialLimits
     address_of: AddressOf
     check_session: Callable[[], Awaitable[object]]
 
@@ -54,6 +66,21 @@ class Desk:
             InvalidParticipants: a name that no event can have.
         """
         return canonical_participants(list(self.names)) if self.names else None
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """The participants as whom the visitor asks.
+
+        Raises:
+            InvalidParticipants: a name that no event can have.
+            ParticipantsNotAllowed: the visitor's key may not ask as these.
+        """
+        return self.principal.asking_as(self.named)
+
+    @property
+    def masks(self) -> Masks:
+        """What the visitor sees as these participants; raises as `participants` does."""
+        return self.principal.asking(self.named)
 
     @property
     def needs_name(self) -> bool:
@@ -90,6 +117,11 @@ class Desk:
     def principal(self) -> Principal:
         """The principal of the visitor."""
         return self.visitor.principal
+
+    @property
+    def tenant(self) -> str:
+        """Whose memory the visitor looks at."""
+        return self.visitor.principal.tenant
 
     def may(self, tool_name: str) -> bool:
         """Tell whether the visitor may call a tool, so that a page offers only what can be done."""

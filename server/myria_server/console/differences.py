@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from starlette.requests import Request
 
@@ -12,9 +11,10 @@ from myria.builds.change_log import ChangeLine, ScopeChanges, scope_changes
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.log.withdrawal.model import NEUTRAL_LABEL
-from myria.memory import Memory
 from myria_server.console.desk import Desk
 from myria_server.console.fields import id_of, whole_number_of
+from myria_server.console.forms import Page
+from myria_server.console.routes import PageRoute, Routes
 
 _SCOPES = 20
 _SHOWN_OF_SCOPE = 12
@@ -39,55 +39,47 @@ def _is_neutral(line: ChangeLine) -> bool:
     return any(topic is not None and topic.label == NEUTRAL_LABEL for topic in (line.before, line.after))
 
 
-class DifferencePages:
-    """The page, for administrators alone: it is about every group of people."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show what differs, group by group; with `scope`, all that differs in that one."""
-        desk.principal.need_administrator(what="a diff of snapshots")
-        tenant, parameters = desk.principal.tenant, request.query_params
-        scope_id, begin = whole_number_of(parameters.get("scope")), whole_number_of(parameters.get("begin"))
-        after_scope = max(0, scope_id - 1) if scope_id else whole_number_of(parameters.get("after"))
-        async with self._memory.database.read(tenant) as connection:
-            before = await browse.find_snapshot(connection, tenant, id_of(parameters.get("from", "")) or None)
-            after = await browse.find_snapshot(connection, tenant, id_of(parameters.get("to", "")) or None)
-            differing = browse.differing_scopes(
-                connection, tenant, before, after, after_scope=after_scope, most_nodes=_MOST_NODES
-            )
-            scopes: list[ScopeChanges] = []
-            has_more = False
-            async for differing_id, difference in differing:
-                if scope_id and differing_id != scope_id:
-                    break
-                if len(scopes) == _SCOPES:
-                    has_more = True
-                    break
-                scopes.append(scope_changes(differing_id, difference))
-            shown = {
-                one.scope_id: one.entries[begin : begin + _ENTRIES] if scope_id else one.entries[:_SHOWN_OF_SCOPE]
-                for one in scopes
-            }
-            event_ids = await _event_ids(connection, tenant, (entry for lines in shown.values() for entry in lines))
-        end = begin + _ENTRIES
-        registry = self._memory.registry
-        return "diff.html", {
-            "before": await registry.snapshot(tenant, before.snapshot_id),
-            "after": await registry.snapshot(tenant, after.snapshot_id),
-            "neutral": NEUTRAL_LABEL
-            if any(map(_is_neutral, (line for one in scopes for line in one.entries)))
-            else None,
-            "scopes": scopes,
-            "seen_as": {one.scope_id: desk.names_that_see(one.participants) for one in scopes},
-            "shown": shown,
-            "what": WHAT,
-            "event_ids": event_ids,
-            "scope_id": scope_id,
-            "next_begin": end if scope_id and scopes and end < len(scopes[0].entries) else None,
-            "next_after": scopes[-1].scope_id if has_more else None,
+async def overview(desk: Desk, request: Request) -> Page:
+    """Show what differs, group by group; with `scope`, all that differs in that one."""
+    desk.principal.need_administrator(what="a diff of snapshots")
+    tenant, parameters = desk.tenant, request.query_params
+    scope_id, begin = whole_number_of(parameters.get("scope")), whole_number_of(parameters.get("begin"))
+    after_scope = max(0, scope_id - 1) if scope_id else whole_number_of(parameters.get("after"))
+    async with desk.memory.database.read(tenant) as connection:
+        before = await browse.find_snapshot(connection, tenant, id_of(parameters.get("from", "")) or None)
+        after = await browse.find_snapshot(connection, tenant, id_of(parameters.get("to", "")) or None)
+        differing = browse.differing_scopes(
+            connection, tenant, before, after, after_scope=after_scope, most_nodes=_MOST_NODES
+        )
+        scopes: list[ScopeChanges] = []
+        has_more = False
+        async for differing_id, difference in differing:
+            if scope_id and differing_id != scope_id:
+                break
+            if len(scopes) == _SCOPES:
+                has_more = True
+                break
+            scopes.append(scope_changes(differing_id, difference))
+        shown = {
+            one.scope_id: one.entries[begin : begin + _ENTRIES] if scope_id else one.entries[:_SHOWN_OF_SCOPE]
+            for one in scopes
         }
+        event_ids = await _event_ids(connection, tenant, (entry for lines in shown.values() for entry in lines))
+    end = begin + _ENTRIES
+    registry = desk.memory.registry
+    return "diff.html", {
+        "before": await registry.snapshot(tenant, before.snapshot_id),
+        "after": await registry.snapshot(tenant, after.snapshot_id),
+        "neutral": NEUTRAL_LABEL if any(map(_is_neutral, (line for one in scopes for line in one.entries))) else None,
+        "scopes": scopes,
+        "seen_as": {one.scope_id: desk.names_that_see(one.participants) for one in scopes},
+        "shown": shown,
+        "what": WHAT,
+        "event_ids": event_ids,
+        "scope_id": scope_id,
+        "next_begin": end if scope_id and scopes and end < len(scopes[0].entries) else None,
+        "next_after": scopes[-1].scope_id if has_more else None,
+    }
 
 
 async def _event_ids(connection: Connection, tenant: str, entries: Iterable[ChangeLine]) -> Mapping[int, str]:
@@ -97,3 +89,6 @@ async def _event_ids(connection: Connection, tenant: str, entries: Iterable[Chan
         return {}
     rows = await connection.fetch(sql("browse.event_ids"), tenant, numbers)
     return {row["event_seq"]: row["event_id"] for row in rows}
+
+
+ROUTES: Routes = (PageRoute("/changes/diff", overview, ("read", "admin")),)

@@ -8,50 +8,41 @@ from typing import Any
 from starlette.requests import Request
 
 from myria.log.payloads import speaker_of, whole_text
-from myria.memory import Memory
 from myria.notes.model import NOTE_TYPE
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.forms import Page
 from myria_server.console.rendering import query
+from myria_server.console.routes import FormRoute, PageRoute, Routes
 
 _AROUND = 5
 """Events that are shown before and after."""
 
 
-class EventPages:
-    """The page of an event; where it stands is more than tools answer."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
-    async def event(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show an event."""
-        answer = await desk.ask(
-            "get_event", event_id=request.path_params["event_id"], include_internal=True, include_superseded=True
-        )
-        event = answer["event"]
-        asked_as = desk.principal.asking_as(desk.named)
-        stands = await self._memory.retrieval.event_provenance(
-            desk.principal.tenant, event["event_id"], desk.principal.asking(desk.named)
-        )
-        later = await self._memory.retrieval.later_states(
-            desk.principal.tenant, [event["event_seq"]], desk.principal.asking(desk.named)
-        )
-        payload = event["payload"]
-        return "event.html", {
-            "event": event,
-            "text": whole_text(payload),
-            "speaker": speaker_of(payload),
-            "snapshot_id": answer["snapshot_id"],
-            "made": await self._memory.registry.freshness(desk.principal.tenant, answer["snapshot_id"]),
-            "asked_as": asked_as,
-            "later": later.get(event["event_seq"], ()),
-            "stands": stands or {"replaces": [], "path": [], "subjects": []},
-            "note": await _note_of(desk, event),
-            **await _around(desk, event),
-        }
+async def event(desk: Desk, request: Request) -> Page:
+    """Show an event."""
+    answer = await desk.ask(
+        "get_event", event_id=request.path_params["event_id"], include_internal=True, include_superseded=True
+    )
+    event = answer["event"]
+    asked_as = desk.participants
+    stands = await desk.memory.retrieval.event_provenance(desk.tenant, event["event_id"], desk.masks)
+    later = await desk.memory.retrieval.later_states(desk.tenant, [event["event_seq"]], desk.masks)
+    payload = event["payload"]
+    return "event.html", {
+        "event": event,
+        "text": whole_text(payload),
+        "speaker": speaker_of(payload),
+        "snapshot_id": answer["snapshot_id"],
+        "made": await desk.memory.registry.freshness(desk.tenant, answer["snapshot_id"]),
+        "asked_as": asked_as,
+        "later": later.get(event["event_seq"], ()),
+        "stands": stands or {"replaces": [], "path": [], "subjects": []},
+        "note": await _note_of(desk, event),
+        **await _around(desk, event),
+    }
 
 
-async def confirm_forgetting(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+async def confirm_forgetting(desk: Desk, request: Request) -> Page:
     """Show the event that would be forgotten, and ask once; or say that it is, and offer to undo that."""
     event_id = request.path_params["event_id"]
     if request.query_params.get("done") == "forgotten":
@@ -112,3 +103,11 @@ async def _note_of(desk: Desk, event: Json) -> Json | None:
             return note
         note |= {"is_open": True, "current": history["current"]["version"]}
     return note
+
+
+ROUTES: Routes = (
+    PageRoute("/events/{event_id}", event, is_as_somebody=True),
+    PageRoute("/events/{event_id}/forget", confirm_forgetting, is_as_somebody=True),
+    FormRoute("/events/{event_id}/forget", forget),
+    FormRoute("/events/{event_id}/restore", restore),
+)

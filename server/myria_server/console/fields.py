@@ -1,17 +1,49 @@
-"""Reads what a form's fields and an address say: texts, numbers, ids, and moments as browsers write them."""
+"""Reads forms, and what their fields and an address say: texts, numbers, ids, and moments as browsers write them."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
 
 from myria.errors import InvalidArgument, InvalidTimestamp
 
+FORM_BYTES = 64 * 1024
+"""Bytes of a form."""
+
+FORM_S = 30.0
+"""Seconds within which a form must have arrived."""
+
+_MOST_FIELDS = 100
 _MAX_ID = 200
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?")
 
 _MOST_DIGITS = 18
 """Of a number that PostgreSQL's bigint surely holds: ids may have as many."""
+
+
+async def form_of(request: Request) -> Mapping[str, str] | None:
+    """Return the fields of a form; None where the body is none, too large, or too late."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        return None
+    body = b""
+    try:
+        async with asyncio.timeout(FORM_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > FORM_BYTES:
+                    return None
+    except TimeoutError:
+        return None
+    try:
+        text = body.decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
+    except ValueError:
+        return None
 
 
 def text_of(text: str | None) -> str:

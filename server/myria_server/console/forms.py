@@ -21,8 +21,11 @@ from myria_server.console.desk import Desk, ToolRefused
 
 Values = Mapping[str, Any]
 
-View = Callable[[Desk, Request], Awaitable[tuple[str, Values] | Response]]
-"""Answers a page: the name of its template, and the values in it; or an answer that is no page."""
+Page = tuple[str, Values]
+"""The name of a page's template, and the values in it."""
+
+View = Callable[[Desk, Request], Awaitable[Page | Response]]
+"""Answers a request that changes nothing: with a page, or with a file or a stream."""
 
 _BELOW = re.compile(r"[.\[].*")
 """What follows the name of an argument in the path of a part of it: `participants[0]`."""

@@ -10,20 +10,20 @@ from starlette.requests import Request
 
 from myria.db.clock import to_rfc3339
 from myria.errors import NoteNotFound
-from myria.memory import Memory
 from myria.notes.histories import NoteVersion
 from myria.notes.links import LinkedNote, Neighbourhood
 from myria.notes.memories.reading import EVENT_ID_PREFIX
 from myria.notes.standing import NoteStanding, standing
 from myria.notes.subjects import GENERAL
-from myria.settings import Settings
 from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import whole_number_of
+from myria_server.console.forms import Form, Page
 from myria_server.console.names import NAMES
 from myria_server.console.rendering import query
+from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.wording import Part, differences
 
 _PAGE = 30
@@ -87,12 +87,12 @@ def _search(request: Request) -> Json:
     }
 
 
-async def form(_desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+async def form(_desk: Desk, request: Request) -> Page:
     """Show the form with what the address holds, and no notes."""
     return "notes.html", {"search": _search(request), "kinds": KINDS, "stats": None, "done": "", "done_note": ""}
 
 
-async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+async def overview(desk: Desk, request: Request) -> Page:
     """Show the notes that fit a search, newest first where nothing is searched for, and how many there are."""
     parameters = request.query_params
     search = _search(request)
@@ -122,67 +122,63 @@ async def overview(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]
     }
 
 
-class NotePages:
-    """The page of a note; how it stands is more than tools answer."""
+async def note(desk: Desk, request: Request) -> Page:
+    """Show a note: what it says now, its versions, what it replaced, its links and its feedback."""
+    desk.principal.need_api("agent")
+    tenant = desk.tenant
+    may_see = who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
+    note_id = await desk.memory.note_id(tenant, request.path_params["note_id"])
+    stands = await standing(desk.memory.database, tenant, note_id, may_see=may_see)
+    # Links of a replaced note are left out, as everywhere.
+    around = await desk.memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
+    note = note_json(note_id, stands.versions[0].note, version=stands.versions[0].version)
+    upto = whole_number_of(request.query_params.get("upto"))
+    versions, further = await asyncio.to_thread(_versions, stands, upto)
+    return "note.html", {
+        "names": _names(desk),
+        "note": note,
+        "beside": await _beside(desk, note) if stands.is_live else [],
+        "stands": stands,
+        "kept_at": to_rfc3339(stands.versions[0].at),
+        "expires_at": None if stands.expires_at is None else to_rfc3339(stands.expires_at),
+        "used_at": None if stands.used_at is None else to_rfc3339(stands.used_at),
+        "versions": versions,
+        "further": further,
+        "source_event": _event_named(stands.versions[0].note.source),
+        "links": [] if around is None else _links(around),
+        "feedback": await _feedback(desk, note_id),
+        "done": request.query_params.get("done", ""),
+    }
 
-    def __init__(self, memory: Memory, settings: Settings) -> None:
-        self._memory = memory
-        self._who_acts = who_acts(settings)
 
-    async def note(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show a note: what it says now, its versions, what it replaced, its links and its feedback."""
-        desk.principal.need_api("agent")
-        tenant = desk.principal.tenant
-        may_see = self._who_acts(desk.principal, desk.agent).masks.sees
-        note_id = await self._memory.note_id(tenant, request.path_params["note_id"])
-        stands = await standing(self._memory.database, tenant, note_id, may_see=may_see)
-        # Links of a replaced note are left out, as everywhere.
-        around = await self._memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
-        note = note_json(note_id, stands.versions[0].note, version=stands.versions[0].version)
-        upto = whole_number_of(request.query_params.get("upto"))
-        versions, further = await asyncio.to_thread(_versions, stands, upto)
-        return "note.html", {
-            "names": _names(desk),
-            "note": note,
-            "beside": await _beside(desk, note) if stands.is_live else [],
-            "stands": stands,
-            "kept_at": to_rfc3339(stands.versions[0].at),
-            "expires_at": None if stands.expires_at is None else to_rfc3339(stands.expires_at),
-            "used_at": None if stands.used_at is None else to_rfc3339(stands.used_at),
-            "versions": versions,
-            "further": further,
-            "source_event": _event_named(stands.versions[0].note.source),
-            "links": [] if around is None else _links(around),
-            "feedback": await _feedback(desk, note_id),
-            "done": request.query_params.get("done", ""),
-        }
+async def confirm_forgetting(desk: Desk, request: Request) -> Page:
+    """Show what forgetting a note takes away, and ask once; or say that it is forgotten, and offer to undo that."""
+    note_id = request.path_params["note_id"]
+    preview = await _forgetting(desk, note_id, dryRun=True)
+    return "forget.html", {"names": _names(desk), "note_id": note_id, "preview": preview}
 
-    async def confirm_forgetting(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show what forgetting a note takes away, and ask once; or say that it is forgotten, and offer to undo that."""
-        note_id = request.path_params["note_id"]
-        preview = await self._forgetting(desk, note_id, dryRun=True)
-        return "forget.html", {"names": _names(desk), "note_id": note_id, "preview": preview}
 
-    async def forget(self, desk: Desk, request: Request, form: Mapping[str, str]) -> str:
-        """Forget a note; one that is protected only where the form says so."""
-        note_id = request.path_params["note_id"]
-        answer = await self._forgetting(desk, note_id, force=form.get("force") == "on" or None)
-        done = "forgotten" if answer is None or answer["deleted"] else "protected"
-        return query("/notes", _names(desk), done=done, note=note_id)
+async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
+    """Forget a note; one that is protected only where the form says so."""
+    note_id = request.path_params["note_id"]
+    answer = await _forgetting(desk, note_id, force=form.get("force") == "on" or None)
+    done = "forgotten" if answer is None or answer["deleted"] else "protected"
+    return query("/notes", _names(desk), done=done, note=note_id)
 
-    async def _forgetting(self, desk: Desk, note_id: str, **arguments: Any) -> Json | None:
-        """Call the tool that forgets, and return its answer; None where the note is forgotten already.
 
-        Raises:
-            ToolRefused: there is no such note for the visitor.
-        """
-        answer = await desk.call("forget", agentId=desk.agent, id=note_id, **arguments)
-        if "code" not in answer:  # of a note that is not there the tool answers, and does not refuse
-            return answer
-        tenant, may_see = desk.principal.tenant, self._who_acts(desk.principal, desk.agent).masks.sees
-        if await self._memory.notes.is_forgotten(tenant, await self._memory.note_id(tenant, note_id), may_see=may_see):
-            return None
-        raise ToolRefused({"code": answer["code"], "message": answer["error"]}, NoteNotFound.http_status)
+async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json | None:
+    """Call the tool that forgets, and return its answer; None where the note is forgotten already.
+
+    Raises:
+        ToolRefused: there is no such note for the visitor.
+    """
+    answer = await desk.call("forget", agentId=desk.agent, id=note_id, **arguments)
+    if "code" not in answer:  # of a note that is not there the tool answers, and does not refuse
+        return answer
+    tenant, may_see = desk.tenant, who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
+    if await desk.memory.notes.is_forgotten(tenant, await desk.memory.note_id(tenant, note_id), may_see=may_see):
+        return None
+    raise ToolRefused({"code": answer["code"], "message": answer["error"]}, NoteNotFound.http_status)
 
 
 async def _beside(desk: Desk, note: Json) -> list[Json]:
@@ -319,3 +315,12 @@ async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str
     if restored_id.startswith(EVENT_ID_PREFIX):
         return query(f"/events/{restored_id}", desk.names)
     return query(f"/notes/{restored_id}", _names(desk), done="restored")
+
+
+ROUTES: Routes = (
+    PageRoute("/notes", overview, form=Form(form, FIELDS), is_as_somebody=True),
+    FormRoute("/notes/restore", restore, Form(overview, RESTORED)),
+    PageRoute("/notes/{note_id}", note, is_as_somebody=True),
+    PageRoute("/notes/{note_id}/forget", confirm_forgetting, is_as_somebody=True),
+    FormRoute("/notes/{note_id}/forget", forget),
+)

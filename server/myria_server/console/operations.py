@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
 
 from starlette.requests import Request
 
@@ -14,12 +12,12 @@ from myria.db.clock import rfc3339_of
 from myria.db.queries import sql
 from myria.errors import MyriaError
 from myria.llm.waits import Work
-from myria.memory import Memory
 from myria.notes.feedback import feedback_report
-from myria.settings import Settings
 from myria.versions import ANALYSIS_VERSION, PLANNER_VERSION, RANKING_VERSION
 from myria_migrations import migrations
 from myria_server.console.desk import Desk, Json
+from myria_server.console.forms import Page
+from myria_server.console.routes import PageRoute, Routes
 
 _REMARKS = 10
 _ERRORS = 5
@@ -46,106 +44,102 @@ class PartHealth:
     runbook: str | None = None
 
 
-class OperationsPages:
-    """The page, for administrators alone."""
+async def overview(desk: Desk, _request: Request) -> Page:
+    """Show how the parts do, what went wrong last, what the tenant uses, and what agents say of answers."""
+    desk.principal.need_api("admin")
+    values: Json = {
+        "tenant": None,
+        "failed_builds": [],
+        "refusals": [],
+        "feedback": None,
+        "versions": {
+            "Myria": version("myria"),
+            "Schema": str(migrations()[-1]),
+            "Planner": PLANNER_VERSION,
+            "Ranking": RANKING_VERSION,
+            "Analysis of texts": ANALYSIS_VERSION,
+        },
+        "grafana": desk.settings.console.grafana_url,
+        "runbooks": desk.settings.console.runbooks_url,
+    }
+    try:
+        await desk.memory.ready()
+    except MyriaError as error:
+        return "operations.html", {**values, "parts": [_database_away(error)]}
+    status = await desk.call("get_snapshot_status")
+    return "operations.html", {**values, "parts": _parts(desk, status), **await _of_tenant(desk)}
 
-    def __init__(self, memory: Memory, settings: Settings) -> None:
-        self._memory = memory
-        self._settings = settings
 
-    async def overview(self, desk: Desk, _request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show how the parts do, what went wrong last, what the tenant uses, and what agents say of answers."""
-        desk.principal.need_api("admin")
-        values: Json = {
-            "tenant": None,
-            "failed_builds": [],
-            "refusals": [],
-            "feedback": None,
-            "versions": {
-                "Myria": version("myria"),
-                "Schema": str(migrations()[-1]),
-                "Planner": PLANNER_VERSION,
-                "Ranking": RANKING_VERSION,
-                "Analysis of texts": ANALYSIS_VERSION,
-            },
-            "grafana": self._settings.console.grafana_url,
-            "runbooks": self._settings.console.runbooks_url,
-        }
-        try:
-            await self._memory.ready()
-        except MyriaError as error:
-            return "operations.html", {**values, "parts": [_database_away(error)]}
-        status = await desk.call("get_snapshot_status")
-        return "operations.html", {**values, "parts": self._parts(status), **await self._of_tenant(desk)}
+async def _of_tenant(desk: Desk) -> Json:
+    """Return what the database says of the visitor's tenant."""
+    memory, tenant = desk.memory, desk.tenant
+    async with memory.database.read(tenant) as connection:
+        row = await connection.fetchrow(sql("access.tenant_in_use"), tenant)
+    builds = await memory.registry.builds(tenant, limit=_BUILDS_LOOKED_AT)
+    refusals: list[Json] = []
+    if desk.principal.proof is not None:
+        entries, _ = await journal.entries_for(
+            memory.appending, desk.principal.proof, journal.Sought(text="refusal"), before=None, limit=_ERRORS
+        )
+        refusals = [entry for entry in entries if entry["kind"] == "refusal"]
+    return {
+        "tenant": None if row is None else _with_defaults(desk, dict(row)),
+        "failed_builds": [build for build in builds if build["status"] == "failed"][:_ERRORS],
+        "refusals": refusals,
+        "feedback": await feedback_report(memory.database, tenant, limit=_REMARKS),
+    }
 
-    async def _of_tenant(self, desk: Desk) -> Json:
-        """Return what the database says of the visitor's tenant."""
-        memory, tenant = self._memory, desk.principal.tenant
-        async with memory.database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("access.tenant_in_use"), tenant)
-        builds = await memory.registry.builds(tenant, limit=_BUILDS_LOOKED_AT)
-        refusals: list[Json] = []
-        if desk.principal.proof is not None:
-            entries, _ = await journal.entries_for(
-                memory.appending, desk.principal.proof, journal.Sought(text="refusal"), before=None, limit=_ERRORS
+
+def _with_defaults(desk: Desk, tenant: Json) -> Json:
+    """Return what a tenant uses and may: where its row does not say, the settings do."""
+    defaults = {
+        "events_per_s": desk.settings.auth.tenant_events_per_s,
+        "bytes_stored": desk.settings.auth.tenant_bytes_stored,
+        "model_tokens_per_day": desk.settings.llm.tenant_tokens_per_day,
+    }
+    limits = {name: default if tenant[name] is None else tenant[name] for name, default in defaults.items()}
+    return {**tenant, **limits, "created_at": rfc3339_of(tenant["created_at"])}
+
+
+def _parts(desk: Desk, status: Json) -> list[PartHealth]:
+    """Return how each part does while the database answers."""
+    parts = [PartHealth(name="Database", state="good", text="answers"), _builds(status), _tail(status)]
+    if status["degraded"]:
+        degraded = status["degraded"]
+        parts.append(
+            PartHealth(
+                name="Topics",
+                state="paused",
+                text=f"{degraded['standing']:,} parts were planned without the model",
+                details=degraded["reason"],
+                advice="Mend the cause, then ask for a full build.",
+                runbook="MyriaBuildsDegraded",
             )
-            refusals = [entry for entry in entries if entry["kind"] == "refusal"]
-        return {
-            "tenant": None if row is None else self._with_defaults(dict(row)),
-            "failed_builds": [build for build in builds if build["status"] == "failed"][:_ERRORS],
-            "refusals": refusals,
-            "feedback": await feedback_report(memory.database, tenant, limit=_REMARKS),
-        }
-
-    def _with_defaults(self, tenant: Json) -> Json:
-        """Return what a tenant uses and may: where its row does not say, the settings do."""
-        defaults = {
-            "events_per_s": self._settings.auth.tenant_events_per_s,
-            "bytes_stored": self._settings.auth.tenant_bytes_stored,
-            "model_tokens_per_day": self._settings.llm.tenant_tokens_per_day,
-        }
-        limits = {name: default if tenant[name] is None else tenant[name] for name, default in defaults.items()}
-        return {**tenant, **limits, "created_at": rfc3339_of(tenant["created_at"])}
-
-    def _parts(self, status: Json) -> list[PartHealth]:
-        """Return how each part does while the database answers."""
-        parts = [PartHealth(name="Database", state="good", text="answers"), _builds(status), _tail(status)]
-        if status["degraded"]:
-            degraded = status["degraded"]
-            parts.append(
-                PartHealth(
-                    name="Topics",
-                    state="paused",
-                    text=f"{degraded['standing']:,} parts were planned without the model",
-                    details=degraded["reason"],
-                    advice="Mend the cause, then ask for a full build.",
-                    runbook="MyriaBuildsDegraded",
-                )
+        )
+    for work, wait in status["waits"].items():
+        if work == Work.VECTORS and desk.settings.embeddings.model == "off":
+            continue  # switched off since; the builder's next clean-up forgets it
+        parts.append(
+            PartHealth(
+                name="Models",
+                state="paused",
+                text=f"{_WAITING[Work(work)]} wait since",
+                since=wait["since"],
+                details=wait["reason"],
+                advice="It goes on by itself when the provider answers.",
+                runbook="MyriaAnswersDegraded",
             )
-        for work, wait in status["waits"].items():
-            if work == Work.VECTORS and self._settings.embeddings.model == "off":
-                continue  # switched off since; the builder's next clean-up forgets it
-            parts.append(
-                PartHealth(
-                    name="Models",
-                    state="paused",
-                    text=f"{_WAITING[Work(work)]} wait since",
-                    since=wait["since"],
-                    details=wait["reason"],
-                    advice="It goes on by itself when the provider answers.",
-                    runbook="MyriaAnswersDegraded",
-                )
+        )
+    if desk.settings.auth.mode != "keys":
+        parts.append(
+            PartHealth(
+                name="Sign-in",
+                state="paused",
+                text="off: whoever reaches this server may do everything",
+                advice="Set auth.mode: keys wherever others reach it.",
             )
-        if self._settings.auth.mode != "keys":
-            parts.append(
-                PartHealth(
-                    name="Sign-in",
-                    state="paused",
-                    text="off: whoever reaches this server may do everything",
-                    advice="Set auth.mode: keys wherever others reach it.",
-                )
-            )
-        return [*parts, PartHealth(name="Embeddings", state="good", text="", details=self._memory.embeddings)]
+        )
+    return [*parts, PartHealth(name="Embeddings", state="good", text="", details=desk.memory.embeddings)]
 
 
 def _database_away(error: MyriaError) -> PartHealth:
@@ -187,3 +181,6 @@ def _tail(status: Json) -> PartHealth:
         advice = f"More than {most:,} should begin a build. Look whether a builder runs."
         return PartHealth(name="Tail", state="paused", text=text, advice=advice, runbook="MyriaTailGrowing")
     return PartHealth(name="Tail", state="good", text=text)
+
+
+ROUTES: Routes = (PageRoute("/operations", overview, ("admin",)),)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myria.access.principal import Principal
 from myria.db.clock import to_rfc3339
 from myria.errors import InvalidArgument
 from myria.log.masks import MAX_MASKS, Mask, Masks
 from myria.log.payloads import whole_text
-from myria.memory import Memory
 from myria.search.overview import Activity, Overview
 from myria.search.people import people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of, text_of
+from myria_server.console.forms import Form, Page
+from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import PREFIX, Visitor
 
 _PAGE = 100
@@ -36,64 +35,57 @@ _AGENTS = frozenset({"agent", "assistant", "bot"})
 _WORDS = re.compile(r"[a-z]+")
 
 
-class PeoplePages:
-    """The list of people; it needs more than tools answer."""
+async def overview(desk: Desk, request: Request) -> Page:
+    """List the participants with whom the visitor shares something; without credentials, all."""
+    principal, parameters = desk.principal, request.query_params
+    principal.need_api("core")
+    is_anybody = principal.anyone and not desk.names
+    participants = () if is_anybody else desk.participants
+    most = _PAGE_OF_ANYBODY if is_anybody else _PAGE
+    prefix = text_of(parameters.get("q"))
+    async with desk.memory.database.read(desk.tenant) as connection:
+        people = await people_beside(
+            connection,
+            desk.tenant,
+            participants,
+            after=parameters.get("after", "").replace("\0", ""),
+            prefix=prefix,
+            limit=most + 1,
+        )
+    shown = people[:most]
+    activities = await _activities(desk, participants, [one.name for one in shown])
+    return "people.html", {
+        "people": [
+            {
+                "name": one.name,
+                "groups": one.scopes,
+                "events": activity.events,
+                "last_at": None if activity.last_at is None else to_rfc3339(activity.last_at),
+                "is_agent": is_agent(one.name),
+            }
+            for one, activity in zip(shown, activities, strict=True)
+        ],
+        "next_after": shown[-1].name if len(people) > most else None,
+        "prefix_asked": prefix,
+    }
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
 
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """List the participants with whom the visitor shares something; without credentials, all."""
-        principal, parameters = desk.principal, request.query_params
-        principal.need_api("core")
-        is_anybody = principal.anyone and not desk.names
-        participants = () if is_anybody else principal.asking_as(desk.named)
-        most = _PAGE_OF_ANYBODY if is_anybody else _PAGE
-        prefix = text_of(parameters.get("q"))
-        async with self._memory.database.read(principal.tenant) as connection:
-            people = await people_beside(
-                connection,
-                principal.tenant,
-                participants,
-                after=parameters.get("after", "").replace("\0", ""),
-                prefix=prefix,
-                limit=most + 1,
-            )
-        shown = people[:most]
-        activities = await self._activities(principal, participants, [one.name for one in shown])
-        return "people.html", {
-            "people": [
-                {
-                    "name": one.name,
-                    "groups": one.scopes,
-                    "events": activity.events,
-                    "last_at": None if activity.last_at is None else to_rfc3339(activity.last_at),
-                    "is_agent": is_agent(one.name),
-                }
-                for one, activity in zip(shown, activities, strict=True)
-            ],
-            "next_after": shown[-1].name if len(people) > most else None,
-            "prefix_asked": prefix,
-        }
+async def _activities(desk: Desk, participants: Sequence[str], names: Sequence[str]) -> list[Activity]:
+    """Return how much the visitor may see of each of these names: what it would see asked as that name, too.
 
-    async def _activities(
-        self, principal: Principal, participants: Sequence[str], names: Sequence[str]
-    ) -> list[Activity]:
-        """Return how much the visitor may see of each of these names: what it would see asked as that name, too.
-
-        Args:
-            participants: as whom the visitor asks; empty for one who may ask as anybody, and names nobody.
-        """
-        retrieval, tenant = self._memory.retrieval, principal.tenant
-        if participants:
-            counting = partial(Overview.of_people, names=names)
-            return await retrieval.overview(tenant, Masks.containing(participants), counting)
-        activities: list[Activity] = []
-        for start in range(0, len(names), MAX_MASKS):
-            some = names[start : start + MAX_MASKS]
-            masks = Masks.of(Mask((name,)) for name in some)
-            activities += await retrieval.overview(tenant, masks, partial(Overview.of_people, names=some))
-        return activities
+    Args:
+        participants: as whom the visitor asks; empty for one who may ask as anybody, and names nobody.
+    """
+    retrieval, tenant = desk.memory.retrieval, desk.tenant
+    if participants:
+        counting = partial(Overview.of_people, names=names)
+        return await retrieval.overview(tenant, Masks.containing(participants), counting)
+    activities: list[Activity] = []
+    for start in range(0, len(names), MAX_MASKS):
+        some = names[start : start + MAX_MASKS]
+        masks = Masks.of(Mask((name,)) for name in some)
+        activities += await retrieval.overview(tenant, masks, partial(Overview.of_people, names=some))
+    return activities
 
 
 def is_agent(name: str) -> bool:
@@ -111,12 +103,12 @@ CONFIRMED: Mapping[str, tuple[str, str]] = {
 """The same of the form that erases."""
 
 
-async def whom(_desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+async def whom(_desk: Desk, request: Request) -> Page:
     """Ask whose events are to be erased."""
     return "erase_whom.html", {"name": request.query_params.get("name", "")}
 
 
-async def confirm_erasure(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+async def confirm_erasure(desk: Desk, request: Request) -> Page:
     """Show what erasing everything of a participant removes, and ask once; without a name, ask for one."""
     name = request.query_params.get("name", "")
     if not name.strip():
@@ -159,7 +151,7 @@ async def erase(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     return f"{PREFIX}/erasures/{answer['erasure_id']}"
 
 
-async def erasure(desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
+async def erasure(desk: Desk, request: Request) -> Page:
     """Show how far an erasure is."""
     erasure_id = request.path_params["erasure_id"]
     found = (await desk.call("get_erasures", erasure_id=erasure_id))["erasures"]
@@ -176,3 +168,12 @@ async def receipt(desk: Desk, request: Request, _form: Mapping[str, str]) -> Res
     content = await desk.call("get_erasure_receipt", erasure_id=request.path_params["erasure_id"])
     headers = {"content-disposition": 'attachment; filename="erasure-receipt.json"'}
     return Response(orjson.dumps(content), media_type="application/json", headers=headers)
+
+
+ROUTES: Routes = (
+    PageRoute("/people", overview, is_as_somebody=True),
+    PageRoute("/people/erase", confirm_erasure, ("erase",), Form(whom, WHOM)),
+    FormRoute("/people/erase", erase, Form(confirm_erasure, CONFIRMED)),
+    PageRoute("/erasures/{erasure_id}", erasure, ("erase",)),
+    FormRoute("/erasures/{erasure_id}/receipt", receipt),
+)

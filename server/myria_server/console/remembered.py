@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,17 +12,17 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from myria.access.limits import CredentialLimits
 from myria.db.clock import to_rfc3339
 from myria.errors import MyriaError, RateLimited
 from myria.log.masks import Masks
 from myria.log.scopes import canonical_participants
-from myria.memory import Memory
 from myria.search.overview import Overview
 from myria.search.queries import EventNodesQuery
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.forms import Page
 from myria_server.console.people import is_agent
-from myria_server.console.topics import TopicPages
+from myria_server.console.routes import PageRoute, Routes
+from myria_server.console.topics import trees_of
 
 _NEWEST = 10
 _NOTES = 10
@@ -39,100 +39,91 @@ _NOT_EXPORTED = ("kind", "score", "signals", "indexed")
 """Fields of an answer that tell of the answer, not of the event."""
 
 
-class RememberedPages:
-    """The pages of one participant; counts are more than tools answer.
+async def person(desk: Desk, request: Request) -> Page:
+    """Show what is remembered of one participant: of what the visitor may see, all that this one was part of."""
+    desk.principal.need_api("core")
+    who = _named(desk, request)
+    answer = await _nodes(desk, who, order="newest", limit=_NEWEST)
+    activity = await desk.memory.retrieval.overview(
+        desk.tenant, Masks.containing(who.participants), partial(_activity_of, name=who.name)
+    )
+    trees, _ = await trees_of(desk, who.participants, view="subject", after=0, most=_TREES)
+    return "person.html", {
+        "name": who.name,
+        "both": who.participants,
+        "may_ask": who.may_ask,
+        "asked": who.participants if who.may_ask else desk.names,
+        "is_agent": is_agent(who.name),
+        "answer": answer,
+        **activity,
+        "trees": trees,
+        "notes": await _notes_of(desk, who.name) if who.may_ask else None,
+    }
 
-    Args:
-        limits: what credentials may use; each read of an export counts.
+
+async def export(desk: Desk, request: Request) -> Response:
+    """Send all that a person's page counts, and internal and replaced events, as JSON lines, oldest first.
+
+    The last line says whether the file is whole.
     """
+    desk.principal.need_api("core")
+    who = _named(desk, request)
+    everything = {
+        "order": "oldest",
+        "limit": _EXPORTED_AT_ONCE,
+        "include_internal": True,
+        "include_superseded": True,
+    }
+    first = await _nodes(desk, who, **everything)  # refused here, the answer is a page and no file
 
-    def __init__(self, memory: Memory, limits: CredentialLimits) -> None:
-        self._memory = memory
-        self._limits = limits
-        self._topics = TopicPages(memory)
+    async def lines() -> AsyncIterator[bytes]:
+        page, events = first, 0
+        try:
+            while True:
+                for event in page["root"]["children"]:
+                    yield _line({field: value for field, value in event.items() if field not in _NOT_EXPORTED})
+                    events += 1
+                if page["next_cursor"] is None:
+                    break
+                await _take_turn(desk)
+                await desk.check_session()
+                page = await _nodes(desk, who, **everything, cursor=page["next_cursor"])
+        except (ToolRefused, MyriaError) as refused:
+            yield _line({"complete": False, "events": events, "error": refused.code})
+            return
+        yield _line({"complete": True, "events": events, "name": who.name})
 
-    async def person(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show what is remembered of one participant: of what the visitor may see, all that this one was part of."""
-        desk.principal.need_api("core")
-        who = _named(desk, request)
-        answer = await self._nodes(desk, who, order="newest", limit=_NEWEST)
-        activity = await self._memory.retrieval.overview(
-            desk.principal.tenant, Masks.containing(who.participants), partial(_activity_of, name=who.name)
-        )
-        trees, _ = await self._topics.trees(desk, who.participants, view="subject", after=0, most=_TREES)
-        return "person.html", {
-            "name": who.name,
-            "both": who.participants,
-            "may_ask": who.may_ask,
-            "asked": who.participants if who.may_ask else desk.names,
-            "is_agent": is_agent(who.name),
-            "answer": answer,
-            **activity,
-            "trees": trees,
-            "notes": await _notes_of(desk, who.name) if who.may_ask else None,
-        }
+    headers = {"content-disposition": 'attachment; filename="remembered.jsonl"'}
+    return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
 
-    async def export(self, desk: Desk, request: Request) -> Response:
-        """Send all that a person's page counts, and internal and replaced events, as JSON lines, oldest first.
 
-        The last line says whether the file is whole.
-        """
-        desk.principal.need_api("core")
-        who = _named(desk, request)
-        everything = {
-            "order": "oldest",
-            "limit": _EXPORTED_AT_ONCE,
-            "include_internal": True,
-            "include_superseded": True,
-        }
-        first = await self._nodes(desk, who, **everything)  # refused here, the answer is a page and no file
+async def _nodes(desk: Desk, who: _Who, **arguments: Any) -> Json:
+    """Return events of a participant: by the tool where the key may ask as it."""
+    if who.may_ask:
+        return await desk.call("query_event_nodes", participants=list(who.participants), **arguments)
+    query = EventNodesQuery(masks=Masks.containing(who.participants), **arguments)
+    return await desk.memory.retrieval.query_event_nodes(desk.tenant, query)
 
-        async def lines() -> AsyncIterator[bytes]:
-            page, events = first, 0
-            try:
-                while True:
-                    for event in page["root"]["children"]:
-                        yield _line({field: value for field, value in event.items() if field not in _NOT_EXPORTED})
-                        events += 1
-                    if page["next_cursor"] is None:
-                        break
-                    await self._take_turn(desk)
-                    await desk.check_session()
-                    page = await self._nodes(desk, who, **everything, cursor=page["next_cursor"])
-            except (ToolRefused, MyriaError) as refused:
-                yield _line({"complete": False, "events": events, "error": refused.code})
-                return
-            yield _line({"complete": True, "events": events, "name": who.name})
 
-        headers = {"content-disposition": 'attachment; filename="remembered.jsonl"'}
-        return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
+async def _take_turn(desk: Desk) -> None:
+    """Count a further request of the visitor's key, once its rate allows for it.
 
-    async def _nodes(self, desk: Desk, who: _Who, **arguments: Any) -> Json:
-        """Return events of a participant: by the tool where the key may ask as it."""
-        if who.may_ask:
-            return await desk.call("query_event_nodes", participants=list(who.participants), **arguments)
-        query = EventNodesQuery(masks=Masks.containing(who.participants), **arguments)
-        return await self._memory.retrieval.query_event_nodes(desk.principal.tenant, query)
-
-    async def _take_turn(self, desk: Desk) -> None:
-        """Count a further request of the visitor's key, once its rate allows for it.
-
-        Raises:
-            RateLimited: it does not for a long time.
-        """
-        usage = self._limits.of(desk.principal)
-        waited_s = 0.0
-        while usage is not None:
-            try:
-                usage.more(1)
-            except RateLimited as refused:
-                wait_s = float(refused.details.get("retry_after_s", 1.0))
-                waited_s += wait_s
-                if waited_s > _LONGEST_WAIT_S:
-                    raise
-                await asyncio.sleep(wait_s)
-            else:
-                return
+    Raises:
+        RateLimited: it does not for a long time.
+    """
+    usage = desk.limits.of(desk.principal)
+    waited_s = 0.0
+    while usage is not None:
+        try:
+            usage.more(1)
+        except RateLimited as refused:
+            wait_s = float(refused.details.get("retry_after_s", 1.0))
+            waited_s += wait_s
+            if waited_s > _LONGEST_WAIT_S:
+                raise
+            await asyncio.sleep(wait_s)
+        else:
+            return
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +149,7 @@ def _named(desk: Desk, request: Request) -> _Who:
     if principal.may_name(name):
         asked = canonical_participants([*desk.names, name])
         return _Who(name=name, participants=principal.asking_as(asked), may_ask=True)
-    participants = principal.asking_as(desk.named)
+    participants = desk.participants
     return _Who(
         name=name,
         participants=canonical_participants([*participants, name]),
@@ -192,3 +183,9 @@ async def _notes_of(desk: Desk, name: str) -> Json | None:
     except ToolRefused:
         return None  # a name that is everybody's, or as which this key keeps no notes
     return {"newest": found["fragments"], "total": stats["stats"]["total"]}
+
+
+ROUTES: Routes = (
+    PageRoute("/people/one", person),
+    PageRoute("/people/export", export),
+)

@@ -10,8 +10,9 @@ from starlette.requests import Request
 
 from myria.errors import InvalidArgument
 from myria.notes.kinds import policies
-from myria.settings import Settings
 from myria_server.console.desk import Desk, Json
+from myria_server.console.forms import Form, Page
+from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import PREFIX
 from myria_server.console.wording import differences
 
@@ -35,69 +36,59 @@ DECIDED: Mapping[str, tuple[str, str]] = {"note": ("note", "Notes"), "reason": (
 DECISIONS: Mapping[str, str] = {"approve": "approved", "refuse": "refused", "hold": "taken back"}
 
 
-class ReviewPages:
-    """The page, for administrators alone, since it is about notes of every group of people.
+async def form(desk: Desk, request: Request) -> Page:
+    """Show the filter with what the address holds, and no notes."""
+    policy = desk.settings.review
+    return "review.html", {
+        "holds": bool(policy.kinds or policy.sources or policy.confidence_below),
+        "status": await desk.call("get_snapshot_status"),
+        "search": _search(request),
+        "kinds": tuple(policies()),
+        "notes": None,
+        "next_cursor": None,
+        "decided": [],
+        "done": None,
+    }
 
-    Args:
-        settings: those of review tell whether anything is held at all.
+
+async def overview(desk: Desk, request: Request) -> Page:
+    """Show the held snapshot, the notes that wait, with their evidence, and what was decided lately."""
+    parameters, search = request.query_params, _search(request)
+    page = await _page(desk, limit=_PAGE, cursor=parameters.get("cursor"), **search)
+    decided = await _page(desk, state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search)
+    return "review.html", {
+        **(await form(desk, request))[1],
+        "notes": [_shown(desk, note) for note in page["under_review"]],
+        "next_cursor": page["next_cursor"],
+        "decided": [_shown(desk, note) for note in decided["under_review"]],
+        "next_before": decided["next_cursor"],
+        "later": bool(parameters.get("cursor") or parameters.get("before")),
+        "done": DECISIONS.get(parameters.get("done", "")),
+        "count": parameters.get("count", "")[:4],
+    }
+
+
+async def decide(desk: Desk, _request: Request, form: Mapping[str, str]) -> str | Page:
+    """Decide about the notes that a form has chosen; show those about which nothing was decided, and why.
+
+    The form sent again changes nothing more.
+
+    Raises:
+        InvalidArgument: no note is chosen, or there is no such decision.
     """
-
-    def __init__(self, settings: Settings) -> None:
-        review = settings.review
-        self._holds = bool(review.kinds or review.sources or review.confidence_below)
-
-    async def form(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show the filter with what the address holds, and no notes."""
-        return "review.html", {
-            "holds": self._holds,
-            "status": await desk.call("get_snapshot_status"),
-            "search": _search(request),
-            "kinds": tuple(policies()),
-            "notes": None,
-            "next_cursor": None,
-            "decided": [],
-            "done": None,
-        }
-
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show the held snapshot, the notes that wait, with their evidence, and what was decided lately."""
-        parameters, search = request.query_params, _search(request)
-        page = await _page(desk, limit=_PAGE, cursor=parameters.get("cursor"), **search)
-        decided = await _page(desk, state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search)
-        return "review.html", {
-            **(await self.form(desk, request))[1],
-            "notes": [_shown(desk, note) for note in page["under_review"]],
-            "next_cursor": page["next_cursor"],
-            "decided": [_shown(desk, note) for note in decided["under_review"]],
-            "next_before": decided["next_cursor"],
-            "later": bool(parameters.get("cursor") or parameters.get("before")),
-            "done": DECISIONS.get(parameters.get("done", "")),
-            "count": parameters.get("count", "")[:4],
-        }
-
-    async def decide(
-        self, desk: Desk, _request: Request, form: Mapping[str, str]
-    ) -> str | tuple[str, Mapping[str, Any]]:
-        """Decide about the notes that a form has chosen; show those about which nothing was decided, and why.
-
-        The form sent again changes nothing more.
-
-        Raises:
-            InvalidArgument: no note is chosen, or there is no such decision.
-        """
-        decision = form.get("decision", "")
-        note_ids = [name.removeprefix(_PICK) for name in form if name.startswith(_PICK)]
-        if form.get("note"):
-            note_ids = [form["note"]]
-        if not note_ids:
-            raise InvalidArgument("Choose a note first: tick the box before it.", field="note")
-        answer = await desk.call(
-            "decide_notes", note_ids=note_ids, decision=decision, reason=form.get("reason", "").strip()
-        )
-        refused = [note for note in answer["decided"] if note.get("error")]
-        if refused:
-            return "review_refused.html", {"refused": refused, "changed": answer["changed"], "did": DECISIONS[decision]}
-        return f"{PREFIX}/review?done={decision}&count={len(note_ids)}"
+    decision = form.get("decision", "")
+    note_ids = [name.removeprefix(_PICK) for name in form if name.startswith(_PICK)]
+    if form.get("note"):
+        note_ids = [form["note"]]
+    if not note_ids:
+        raise InvalidArgument("Choose a note first: tick the box before it.", field="note")
+    answer = await desk.call(
+        "decide_notes", note_ids=note_ids, decision=decision, reason=form.get("reason", "").strip()
+    )
+    refused = [note for note in answer["decided"] if note.get("error")]
+    if refused:
+        return "review_refused.html", {"refused": refused, "changed": answer["changed"], "did": DECISIONS[decision]}
+    return f"{PREFIX}/review?done={decision}&count={len(note_ids)}"
 
 
 def _search(request: Request) -> Json:
@@ -124,3 +115,9 @@ def _shown(desk: Desk, note: Json) -> Json:
         other["parts"] = None if text is None or "text" not in other else differences(other["text"], text[:_COMPARED])
     participants, may_read = note.get("participants"), "read" in desk.principal.roles
     return note | {"opened_as": desk.names_that_see(participants) if participants and may_read else None}
+
+
+ROUTES: Routes = (
+    PageRoute("/review", overview, ("admin",), Form(form, FILTER)),
+    FormRoute("/review/decide", decide, Form(overview, DECIDED)),
+)

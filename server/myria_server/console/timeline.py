@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 from starlette.requests import Request
 
 from myria.db.clock import to_datetime, to_microseconds
 from myria.errors import InvalidArgument
-from myria.memory import Memory
 from myria.search.overview import Beside, Overview
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import time_of
+from myria_server.console.forms import Page
 
 MOST_MARKS = 200
 _LISTED = 50
@@ -84,7 +83,7 @@ class _CountedTime:
     beside: Beside
 
 
-async def view(memory: Memory, desk: Desk, request: Request, views: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+async def view(desk: Desk, request: Request, views: Mapping[str, str]) -> Page:
     """Show how many events there were when, of the time that the address names, or of all; few are listed below.
 
     Args:
@@ -94,10 +93,8 @@ async def view(memory: Memory, desk: Desk, request: Request, views: Mapping[str,
     start, end = (time_of(request.query_params.get(name), name) for name in ("from", "to"))
     if start is not None and end is not None and start >= end:
         raise InvalidArgument("The end of a time must come after its beginning.", field="to")
-    counted = await memory.retrieval.overview(
-        desk.principal.tenant, desk.principal.asking(desk.named), partial(_count, start=start, end=end)
-    )
-    asked_as = desk.principal.asking_as(desk.named)
+    counted = await desk.memory.retrieval.overview(desk.tenant, desk.masks, partial(_count, start=start, end=end))
+    asked_as = desk.participants
     values: Json = {"view": "timeline", "views": views, "counted": counted, "asked_as": asked_as}
     if counted is None:
         return "timeline.html", {**values, "events": 0, "marks": [], "ways": [], "around": [], "answer": None}

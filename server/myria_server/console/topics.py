@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from starlette.requests import Request
 
 from myria.builds import browse
 from myria.db.database import Connection
 from myria.errors import SnapshotNotFound
-from myria.memory import Memory
 from myria_server.console import timeline
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import whole_number_of
+from myria_server.console.forms import Page
+from myria_server.console.routes import PageRoute, Routes
 
 _SCOPES = 10
 _CHILDREN = 30
@@ -30,108 +30,104 @@ VIEWS = {"subject": "By subject", "time": "By time", "timeline": "Timeline"}
 """The ways to look at topics, by their parameter in the address."""
 
 
-class TopicPages:
-    """The page of all trees of topics."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
-    async def topic(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show a topic: what is in it, the newest first, and of subjects and leaves what each event replaced."""
-        topic_id = request.path_params["topic_id"]
-        answer = await desk.ask("get_topic", topic_id=topic_id)
-        shown = answer["topic"]
-        is_history = shown["node_type"] in {"subject", "leaf_topic"}
-        tree = await desk.ask(
-            "query_references",
-            root=topic_id,
-            order="newest",
-            max_nodes=_HISTORY if is_history else _INSIDE,
-            cursor=request.query_params.get("cursor") if is_history else None,
-            **({} if is_history else {"max_depth": 2}),
+async def topic(desk: Desk, request: Request) -> Page:
+    """Show a topic: what is in it, the newest first, and of subjects and leaves what each event replaced."""
+    topic_id = request.path_params["topic_id"]
+    answer = await desk.ask("get_topic", topic_id=topic_id)
+    shown = answer["topic"]
+    is_history = shown["node_type"] in {"subject", "leaf_topic"}
+    tree = await desk.ask(
+        "query_references",
+        root=topic_id,
+        order="newest",
+        max_nodes=_HISTORY if is_history else _INSIDE,
+        cursor=request.query_params.get("cursor") if is_history else None,
+        **({} if is_history else {"max_depth": 2}),
+    )
+    inside = _newest_first(events_in(tree["root"])) if is_history else []
+    if not is_history:
+        inside = _newest_first(next((node["children"] for node in tree["root"]["children"]), []))
+    older: Mapping[int, list[Json]] = {}
+    if is_history and inside:
+        older = await desk.memory.retrieval.older_states(
+            desk.tenant, [node["event_seq"] for node in inside], desk.masks
         )
-        inside = _newest_first(events_in(tree["root"])) if is_history else []
-        if not is_history:
-            inside = _newest_first(next((node["children"] for node in tree["root"]["children"]), []))
-        older: Mapping[int, list[Json]] = {}
-        if is_history and inside:
-            older = await self._memory.retrieval.older_states(
-                desk.principal.tenant, [node["event_seq"] for node in inside], desk.principal.asking(desk.named)
+    return "topic.html", {
+        "topic": shown,
+        "above": await _label_of(desk, shown.get("parent_topic_id")),
+        "snapshot_id": answer["snapshot_id"],
+        "made": await desk.memory.registry.freshness(desk.tenant, answer["snapshot_id"]),
+        "is_history": is_history,
+        "inside": inside,
+        "states": [(node, older[node["event_seq"]]) for node in inside if node["event_seq"] in older]
+        if is_history
+        else [],
+        "marks": _marks(inside),
+        "next_cursor": tree["next_cursor"] if is_history else None,
+        "is_cut": not is_history and len(inside) < max(shown["counts"]["children"], 1),
+    }
+
+
+async def overview(desk: Desk, request: Request) -> Page:
+    """Show the first levels of the trees that the visitor may see, a tree for each group of participants."""
+    desk.principal.need_api("core")
+    parameters = request.query_params
+    if parameters.get("view") == "timeline":
+        return await timeline.view(desk, request, VIEWS)
+    view = "time" if parameters.get("view") == "time" else "subject"
+    after = whole_number_of(parameters.get("after"))
+    status = await desk.call("get_snapshot_status")
+    participants = desk.participants
+    trees, next_after = await trees_of(desk, participants, view=view, after=after, most=_SCOPES)
+    return "topics.html", {
+        "view": view,
+        "views": VIEWS,
+        "trees": trees,
+        "next_after": next_after,
+        "status": status,
+    }
+
+
+async def trees_of(
+    desk: Desk, participants: Sequence[str], *, view: str, after: int, most: int
+) -> tuple[list[Json], int | None]:
+    """Return trees with the first levels of each, and after which scope there are more, None where there are not.
+
+    Args:
+        participants: only trees that all of these may see.
+        view: one of `VIEWS`.
+        after: only trees of greater scope ids.
+        most: how many trees at most.
+    """
+    tenant = desk.tenant
+    trees: list[Json] = []
+    async with desk.memory.database.read(tenant) as connection:
+        try:
+            snapshot = await browse.find_snapshot(connection, tenant, None)
+        except SnapshotNotFound:
+            return [], None
+        scopes = browse.scope_roots(connection, tenant, snapshot, participants=participants, after=after)
+        async for scope in scopes:
+            if len(trees) == most:
+                return trees, trees[-1]["scope_id"]
+            root = scope.root
+            if view == "subject":
+                root = await browse.subject_root(connection, tenant, snapshot, scope.scope_id) or root
+            # A leaf may belong to several subjects, so only the tree of time counts each event once.
+            [whole] = await browse.tree_nodes(connection, tenant, [scope.root], floor=snapshot.cutoff)
+            [top] = await browse.tree_nodes(connection, tenant, [root], floor=snapshot.cutoff)
+            inside = await _subjects_or_topics(connection, tenant, snapshot, top)
+            trees.append(
+                {
+                    "scope_id": scope.scope_id,
+                    "participants": scope.participants,
+                    "top": top.to_json(),
+                    "events": whole.events,
+                    "inside": [node.to_json() for node in inside[:_CHILDREN]],
+                    "more": len(inside) > _CHILDREN,
+                }
             )
-        return "topic.html", {
-            "topic": shown,
-            "above": await _label_of(desk, shown.get("parent_topic_id")),
-            "snapshot_id": answer["snapshot_id"],
-            "made": await self._memory.registry.freshness(desk.principal.tenant, answer["snapshot_id"]),
-            "is_history": is_history,
-            "inside": inside,
-            "states": [(node, older[node["event_seq"]]) for node in inside if node["event_seq"] in older]
-            if is_history
-            else [],
-            "marks": _marks(inside),
-            "next_cursor": tree["next_cursor"] if is_history else None,
-            "is_cut": not is_history and len(inside) < max(shown["counts"]["children"], 1),
-        }
-
-    async def overview(self, desk: Desk, request: Request) -> tuple[str, Mapping[str, Any]]:
-        """Show the first levels of the trees that the visitor may see, a tree for each group of participants."""
-        desk.principal.need_api("core")
-        parameters = request.query_params
-        if parameters.get("view") == "timeline":
-            return await timeline.view(self._memory, desk, request, VIEWS)
-        view = "time" if parameters.get("view") == "time" else "subject"
-        after = whole_number_of(parameters.get("after"))
-        status = await desk.call("get_snapshot_status")
-        participants = desk.principal.asking_as(desk.named)
-        trees, next_after = await self.trees(desk, participants, view=view, after=after, most=_SCOPES)
-        return "topics.html", {
-            "view": view,
-            "views": VIEWS,
-            "trees": trees,
-            "next_after": next_after,
-            "status": status,
-        }
-
-    async def trees(
-        self, desk: Desk, participants: Sequence[str], *, view: str, after: int, most: int
-    ) -> tuple[list[Json], int | None]:
-        """Return trees with the first levels of each, and after which scope there are more, None where there are not.
-
-        Args:
-            participants: only trees that all of these may see.
-            view: one of `VIEWS`.
-            after: only trees of greater scope ids.
-            most: how many trees at most.
-        """
-        tenant = desk.principal.tenant
-        trees: list[Json] = []
-        async with self._memory.database.read(tenant) as connection:
-            try:
-                snapshot = await browse.find_snapshot(connection, tenant, None)
-            except SnapshotNotFound:
-                return [], None
-            scopes = browse.scope_roots(connection, tenant, snapshot, participants=participants, after=after)
-            async for scope in scopes:
-                if len(trees) == most:
-                    return trees, trees[-1]["scope_id"]
-                root = scope.root
-                if view == "subject":
-                    root = await browse.subject_root(connection, tenant, snapshot, scope.scope_id) or root
-                # A leaf may belong to several subjects, so only the tree of time counts each event once.
-                [whole] = await browse.tree_nodes(connection, tenant, [scope.root], floor=snapshot.cutoff)
-                [top] = await browse.tree_nodes(connection, tenant, [root], floor=snapshot.cutoff)
-                inside = await _subjects_or_topics(connection, tenant, snapshot, top)
-                trees.append(
-                    {
-                        "scope_id": scope.scope_id,
-                        "participants": scope.participants,
-                        "top": top.to_json(),
-                        "events": whole.events,
-                        "inside": [node.to_json() for node in inside[:_CHILDREN]],
-                        "more": len(inside) > _CHILDREN,
-                    }
-                )
-        return trees, None
+    return trees, None
 
 
 async def _label_of(desk: Desk, topic_id: str | None) -> str:
@@ -231,3 +227,9 @@ def _second(node: Json, name: str) -> float:
 
 def _events_of(node: Json) -> int:
     return node["counts"]["events"] if "counts" in node else 1
+
+
+ROUTES: Routes = (
+    PageRoute("/topics", overview, is_as_somebody=True),
+    PageRoute("/topics/{topic_id}", topic, is_as_somebody=True),
+)
