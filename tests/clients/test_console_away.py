@@ -64,7 +64,8 @@ async def hear(browser: Talking) -> dict[str, object]:
 async def test_an_open_page_outlives_its_server(
     outside: Outside, chromium: str, spawn: Spawner, database: Database
 ) -> None:
-    """It says that the server is gone, goes on with the next one, and no form is lost or carried out twice."""
+    """It says that the server is gone, goes on with the next one, and no form is lost or carried out twice; links and
+    forms that ask wait as those that act do, and are followed as a browser does."""
     server = Server(spawn, database)
     await server.start()
     await server.append("a")
@@ -72,10 +73,15 @@ async def test_an_open_page_outlives_its_server(
         assert await hear(browser) == {"open": True}
         await server.end()
         await browser.say("gone")
-        assert "does not answer" in str((await hear(browser))["offline"])
+        heard = await hear(browser)
+        assert "does not answer" in str(heard["offline"])
+        assert (heard["typed"], heard["address"]) == ("user", f"{server.url}/console/people")
         await server.start()
         await server.append("b")
         await browser.say("back")
+        heard = await hear(browser)
+        assert str(heard.pop("saved")).endswith(".jsonl")
+        assert heard == {"stayed": True, "current": "Topics", "back": "user", "forth": "/console/people/one"}
         assert await hear(browser) == {"again": True, "shift": 0}
         assert await hear(browser) == {"form": True}
         await server.end()

@@ -24,13 +24,41 @@ await page.evaluate(() => {
   const add = (list) => { for (const { value } of list.getEntries()) window.shift += value; };
   new PerformanceObserver(add).observe({ type: "layout-shift", buffered: false });
 });
+// Another page, on which nothing is live, with a form that asks.
+const people = await context.newPage();
+await people.goto(`${url}/console/people`);
+await people.locator("#q").fill("user");
+const aside = people.locator("#offline");
 say({ open: true });
 
 await told();
 await offline.waitFor({ state: "visible" });
-say({ offline: await offline.innerText() });
+await people.locator("#q").press("Enter");
+await aside.waitFor({ state: "visible" });
+await people.evaluate(() => { document.getElementById("offline").hidden = true; });
+await people.locator("header a", { hasText: "Topics" }).press("Enter");
+await aside.waitFor({ state: "visible" });
+say({ offline: await offline.innerText(), typed: await people.locator("#q").inputValue(), address: people.url() });
 
 await told();
+await aside.waitFor({ state: "hidden" });
+await Promise.all([people.waitForURL(/q=user/), people.locator("#q").press("Enter")]);
+await people.locator("main a[href*='name=user_42']").press("Enter");
+await people.waitForURL(/name=user_42/);
+const person = people.url();
+const [saved] = await Promise.all([people.waitForEvent("download"), people.locator("main a[href*='/export']").click()]);
+const [tab] = await Promise.all([
+  context.waitForEvent("page"), people.locator("header a", { hasText: "Topics" }).click({ modifiers: ["Control"] }),
+]);
+await tab.waitForURL(/topics/);
+const stayed = people.url() === person;
+await people.goBack();
+const went = {
+  saved: saved.suggestedFilename(), stayed, current: await tab.locator("header [aria-current]").innerText(),
+  back: new URL(people.url()).searchParams.get("q"), forth: new URL((await people.goForward()).url()).pathname,
+};
+say(went);
+await Promise.all([tab.close(), people.close()]);
 await waiting(2);
 await offline.waitFor({ state: "hidden" });
 say({ again: true, shift: await page.evaluate(() => window.shift) });

@@ -27,13 +27,45 @@ function back() {
   clearTimeout(asking);
   asking = undefined;
 }
+// What hangs is away, too: a reader who has chosen something wants to hear so.
+const isThere = () => fetch(icon, { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(10000) })
+  .then(({ status }) => status < 500, () => false);
 async function ask(waited) {
-  const answer = document.hidden ? null : await fetch(icon, { method: "HEAD", cache: "no-store" }).catch(() => null);
+  const answers = !document.hidden && await isThere();
   if (!asking) return;
-  if (answer && answer.status < 500) return back();
+  if (answers) return back();
   const wait = Math.min(2 * waited, 30000);
   asking = setTimeout(ask, wait * (0.5 + Math.random() / 2), wait);
 }
+// The browser itself follows a link, and sends what htmx does not, once the server is known to be there: else the
+// browser's error page would take the place of this one. Were pages swapped by htmx (hx-boost), we had to keep history,
+// focus, place, streams and saved files right, as browsers do.
+let chosen;
+async function follow(event, go) {
+  event.preventDefault();
+  chosen = event;
+  const answers = await isThere();
+  if (chosen !== event) return;
+  chosen = undefined;
+  if (!answers) return away();
+  back();
+  go();
+}
+document.addEventListener("click", (event) => {
+  const href = event.target.closest("a[href]")?.getAttribute("href"); // of a drawing, too, whose links have no address
+  const isPlain = event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+  if (event.defaultPrevented || !isPlain || !href?.startsWith("/")) return;
+  follow(event, () => location.assign(href));
+});
+let isSure = false;
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || isSure) return;
+  follow(event, () => {
+    isSure = true;
+    event.target.requestSubmit(event.submitter);
+    isSure = false;
+  });
+});
 for (const name of ["htmx:sendError", "htmx:timeout"]) document.addEventListener(name, away);
 // What is refused has a page of its own, which says why.
 document.addEventListener("htmx:responseError", (event) => {
