@@ -139,14 +139,22 @@ async def test_a_form_that_chooses_nothing_or_nonsense_is_told_so(served: Served
 
 
 async def test_lists_have_pages_and_filters(served: Served, browser: Browser) -> None:
-    """The next page is one link away, and a filter that fits nothing says so."""
+    """The next page is one link away, and stays where its form is refused; a filter that fits nothing says so."""
     for number in range(22):
         await _hold(served, f"We decided on kiln {number}.")
     page = await browser.get("/console/review")
     assert "We decided on kiln 21." in page.text
     assert "We decided on kiln 1." not in page.text
     older = page.text.partition(">Earlier ones<")[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
-    assert "We decided on kiln 1." in (await browser.client.get(older)).text
+    second = await browser.client.get(older)
+    assert "We decided on kiln 1." in second.text
+    box = next(a["name"] or "" for _, a in elements(second.text) if a.get("type") == "checkbox")
+    sent = {box: "on", "decision": "approve", "reason": "x" * (MAX_REASON + 1)}
+    refused = await browser.submit(second, "/console/review/decide", sent)
+    ticked = [a["name"] for _, a in elements(refused.text) if a.get("type") == "checkbox" and "checked" in a]
+    assert (refused.status_code, ticked) == (400, [box])
+    done = await browser.submit(refused, "/console/review/decide", {**sent, "reason": ""})
+    assert "1 note approved" in text_of(done.text)
     chosen = page.text.partition('id="kind"')[2].partition("</select>")[0]
     assert 'value="fact_l0"' in chosen
     assert not re.search("[a-z]_", text_of(chosen))  # a person reads words, a program its kind

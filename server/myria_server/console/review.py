@@ -12,8 +12,8 @@ from myria.errors import InvalidArgument
 from myria.notes.kinds import policies
 from myria_server.console.desk import Desk, Json
 from myria_server.console.forms import Form, Page
+from myria_server.console.rendering import query
 from myria_server.console.routes import FormRoute, PageRoute, Routes
-from myria_server.console.visitors import PREFIX
 from myria_server.console.wording import differences
 
 _PAGE = 20
@@ -43,6 +43,7 @@ async def form(desk: Desk, request: Request) -> Page:
         "holds": bool(policy.kinds or policy.sources or policy.confidence_below),
         "status": await desk.call("get_snapshot_status"),
         "search": _search(request),
+        "place": {**_search(request), **_cursors(request)},
         "kinds": tuple(policies()),
         "notes": None,
         "next_cursor": None,
@@ -53,25 +54,26 @@ async def form(desk: Desk, request: Request) -> Page:
 
 async def overview(desk: Desk, request: Request) -> Page:
     """Show the held snapshot, the notes that wait, with their evidence, and what was decided lately."""
-    parameters, search = request.query_params, _search(request)
-    page = await _page(desk, limit=_PAGE, cursor=parameters.get("cursor"), **search)
-    decided = await _page(desk, state="decided", limit=_DECIDED, cursor=parameters.get("before"), **search)
+    parameters, search, cursors = request.query_params, _search(request), _cursors(request)
+    page = await _page(desk, limit=_PAGE, cursor=cursors["cursor"], **search)
+    decided = await _page(desk, state="decided", limit=_DECIDED, cursor=cursors["before"], **search)
     return "review.html", {
         **(await form(desk, request))[1],
         "notes": [_shown(desk, note) for note in page["under_review"]],
         "next_cursor": page["next_cursor"],
         "decided": [_shown(desk, note) for note in decided["under_review"]],
         "next_before": decided["next_cursor"],
-        "later": bool(parameters.get("cursor") or parameters.get("before")),
+        "later": any(cursors.values()),
         "done": DECISIONS.get(parameters.get("done", "")),
         "count": parameters.get("count", "")[:4],
     }
 
 
-async def decide(desk: Desk, _request: Request, form: Mapping[str, str]) -> str | Page:
+async def decide(desk: Desk, request: Request, form: Mapping[str, str]) -> str | Page:
     """Decide about the notes that a form has chosen; show those about which nothing was decided, and why.
 
-    The form sent again changes nothing more.
+    The form sent again changes nothing more. Its address says on which page it stands, which is shown again where it is
+    refused.
 
     Raises:
         InvalidArgument: no note is chosen, or there is no such decision.
@@ -88,13 +90,18 @@ async def decide(desk: Desk, _request: Request, form: Mapping[str, str]) -> str 
     refused = [note for note in answer["decided"] if note.get("error")]
     if refused:
         return "review_refused.html", {"refused": refused, "changed": answer["changed"], "did": DECISIONS[decision]}
-    return f"{PREFIX}/review?done={decision}&count={len(note_ids)}"
+    return query("/review", desk.names, **_search(request), done=decision, count=len(note_ids))
 
 
 def _search(request: Request) -> Json:
     """Return what the filter of the page asks for."""
     parameters = request.query_params
     return {"kind": parameters.get("kind", ""), "participant": parameters.get("participant", "").strip()}
+
+
+def _cursors(request: Request) -> Json:
+    """Return where the two lists of the page begin: the notes that wait, and those decided."""
+    return {name: request.query_params.get(name, "") for name in ("cursor", "before")}
 
 
 async def _page(desk: Desk, *, limit: int, **arguments: Any) -> Json:
