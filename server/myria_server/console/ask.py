@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from starlette.requests import Request
 
@@ -12,7 +11,7 @@ from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import moment_of, number_of, whole_number_of
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Form, Page, Values
 from myria_server.console.names import NAMES
 from myria_server.console.routes import PageRoute, Routes
 from myria_server.console.topics import events_in, in_reading_order
@@ -26,6 +25,12 @@ _EARLIER = "It was shown on an earlier page."
 VIEWS = {"best": "Best matches", "topics": "By topic", "text": "As a model reads it"}
 """The ways to look at an answer, by their parameter in the address."""
 
+
+_KEPT = (
+    *("q", "since", "until", "channel", "context", "types", "order"),
+    *("superseded", "internal", "tokens", "why", "expected"),
+)
+"""Fields of the form that every link on the page keeps."""
 
 FIELDS: Mapping[str, tuple[str, str]] = {
     **NAMES,
@@ -58,38 +63,45 @@ async def view(desk: Desk, request: Request) -> Page:
         "explain": asked["is_explained"],
         "expected": asked["expected"],
     }
-    text: str | None = None
     if asked["view"] == "best":
-        answer = await desk.ask("query_event_nodes", limit=_EVENTS, **question)
+        answer, shown = await _best_matches(desk, question)
     elif asked["view"] == "topics":
-        answer = await desk.ask("query_references", max_nodes=_NODES, **question)
-        answer["root"]["children"] = in_reading_order(answer["root"]["children"])
+        answer, shown = await _by_topic(desk, question)
     else:
-        answer, text = await desk.call_with_text(
-            "query_references",
-            participants=list(desk.names),
-            format="text",
-            max_tokens=asked["budget"],
-            **question,
-        )
-    later: Mapping[int, LaterState] = {}
-    if asked["view"] == "best" and asked["question"]:
-        later = await _later(desk, answer["root"]["children"])
+        answer, shown = await _as_text(desk, question, asked["budget"])
     before = whole_number_of(request.query_params.get("seen"))
-    values: dict[str, Any] = {
+    return "ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html", {
         **asked,
+        **shown,
         "placed": await _placed(desk, question, answer, before=before),
         "seen": before + answer.get("counts", {}).get("events", 0),
         "answer": answer,
-        "later": later,
         "asked_as": desk.participants,
         "made": await desk.memory.registry.freshness(desk.tenant, answer.get("snapshot_id")),
         "is_continued": bool(question["cursor"]),
-        "text": text,
         "why": {"signals": SIGNALS, "best": _best_score(answer["root"])} if asked["is_explained"] else None,
-        "tokens": 0 if text is None else token_counter().count(text),
     }
-    return ("ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html"), values
+
+
+async def _best_matches(desk: Desk, question: Json) -> tuple[Json, Values]:
+    """Return an answer that lists events, and what was said later of the subjects of its matches."""
+    answer = await desk.ask("query_event_nodes", limit=_EVENTS, **question)
+    return answer, {"later": await _later(desk, answer["root"]["children"]) if question["query"] else {}}
+
+
+async def _by_topic(desk: Desk, question: Json) -> tuple[Json, Values]:
+    """Return an answer as a tree of topics, in the order in which a person reads it."""
+    answer = await desk.ask("query_references", max_nodes=_NODES, **question)
+    answer["root"]["children"] = in_reading_order(answer["root"]["children"])
+    return answer, {"later": {}}
+
+
+async def _as_text(desk: Desk, question: Json, budget: int | str) -> tuple[Json, Values]:
+    """Return an answer without its events, and the text that a model would get instead."""
+    answer, text = await desk.call_with_text(
+        "query_references", participants=list(desk.names), format="text", max_tokens=budget, **question
+    )
+    return answer, {"text": text, "tokens": 0 if text is None else token_counter().count(text)}
 
 
 async def _later(desk: Desk, matches: Sequence[Json]) -> Mapping[int, LaterState]:
@@ -102,7 +114,7 @@ async def _later(desk: Desk, matches: Sequence[Json]) -> Mapping[int, LaterState
     return {event_seq: found[event_seq][0] for event_seq in best_of.values()}
 
 
-async def _placed(desk: Desk, question: Mapping[str, Any], answer: Json, *, before: int) -> Json | None:
+async def _placed(desk: Desk, question: Json, answer: Json, *, before: int) -> Json | None:
     """Return what became of the event that is missed, None where none is.
 
     Only a first page says that, so for a later one the first is asked again.
@@ -125,43 +137,28 @@ async def _placed(desk: Desk, question: Mapping[str, Any], answer: Json, *, befo
     return {**placed, "said": _EARLIER if placed["stage"] == "earlier" else STAGES[placed["stage"]]}
 
 
-def _asked(parameters: Mapping[str, str]) -> dict[str, Any]:
+def _asked(parameters: Mapping[str, str]) -> Json:
     """Return what the form holds; `kept` is what every link on the page keeps of it."""
     view = parameters.get("view", "")
-    selection: dict[str, Any] = {
-        "since": moment_of(parameters.get("since")),
-        "until": moment_of(parameters.get("until")),
-        "channel": parameters.get("channel", "").strip(),
-        "context_id": parameters.get("context", "").strip(),
-        "types": [kind for part in parameters.get("types", "").split(",") if (kind := part.strip())],
-        "order": parameters.get("order", ""),
-        "include_superseded": parameters.get("superseded") == "on",
-        "include_internal": parameters.get("internal") == "on",
-    }
-    question, expected = parameters.get("q", "").strip(), parameters.get("expected", "").strip()
-    is_explained = parameters.get("why") == "on" or bool(expected)
+    kept = {field: parameters.get(field, "").strip() for field in _KEPT}
     return {
         "view": view if view in VIEWS else "best",
         "views": VIEWS,
-        "question": question,
-        "selection": selection,
-        "budget": number_of(parameters.get("tokens"), default=_TOKENS),
-        "is_explained": is_explained,
-        "expected": expected,
-        "kept": {
-            "q": question,
-            "since": selection["since"],
-            "until": selection["until"],
-            "channel": selection["channel"],
-            "context": selection["context_id"],
-            "types": ", ".join(selection["types"]),
-            "order": selection["order"],
-            "superseded": "on" if selection["include_superseded"] else "",
-            "internal": "on" if selection["include_internal"] else "",
-            "tokens": parameters.get("tokens", ""),
-            "why": "on" if is_explained else "",
-            "expected": expected,
+        "question": kept["q"],
+        "selection": {
+            "since": moment_of(kept["since"]),
+            "until": moment_of(kept["until"]),
+            "channel": kept["channel"],
+            "context_id": kept["context"],
+            "types": [kind for part in kept["types"].split(",") if (kind := part.strip())],
+            "order": kept["order"],
+            "include_superseded": kept["superseded"] == "on",
+            "include_internal": kept["internal"] == "on",
         },
+        "budget": number_of(kept["tokens"], default=_TOKENS),
+        "is_explained": kept["why"] == "on" or bool(kept["expected"]),
+        "expected": kept["expected"],
+        "kept": kept,
     }
 
 
