@@ -81,16 +81,22 @@ def scope_changes(scope_id: int, difference: Json) -> ScopeChanges:
     )
 
 
-def _without_tops(topics: Sequence[Json]) -> Iterable[Json]:
-    """Yield the changes of topics but those of the top of a tree, which stands for the whole conversation.
+def _without_tops(topics: Sequence[Json]) -> Sequence[Json]:
+    """Return the changes of topics, but not that one top of a tree went and another came.
 
-    Its id changes whenever the tree grows at the top; while there is a tree on both sides, it neither comes nor goes.
+    The top stands for the whole conversation, and is the first topic on its side. It gets another id whenever the tree
+    grows at the top. Where only one side has a tree, its top stays: then all of the tree came or went.
     """
-    tops = [next((change[side] for change in topics if change[side] is not None), None) for side in ("before", "after")]
-    for change in topics:
-        alone = [node for node in (change["before"], change["after"]) if node is not None]
-        if len(alone) > 1 or None in tops or alone[0] not in tops or alone[0]["kind"] != "internal_topic":
-            yield change
+    top_before = next((change for change in topics if change["before"] is not None), None)
+    top_after = next((change for change in topics if change["after"] is not None), None)
+    if top_before is None or top_after is None:
+        return topics
+    return [change for change in topics if change not in (top_before, top_after) or not _is_group_of_one_side(change)]
+
+
+def _is_group_of_one_side(change: Json) -> bool:
+    nodes = [node for node in (change["before"], change["after"]) if node is not None]
+    return len(nodes) == 1 and nodes[0]["kind"] == "internal_topic"
 
 
 _ORDER: tuple[What, ...] = ("came", "went", "renamed", "resized")
