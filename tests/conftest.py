@@ -83,8 +83,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let a test that waits for ever say where; those that start programs, or have a time-out of their own, may.
 
-    Properties belong to a soak run: only there are all of their examples tried, and others each time. Who names a test
-    gets all of its cases, in `make check` as well.
+    Properties, and modules that do more in a soak run, belong to it: only there is all tried. Who names a test gets all
+    of its cases, in `make check` as well.
 
     Workers steal from the end of what another has left. So what tests share is made by one of them, not by each, where
     these tests come first; and the longest, those on a control plane, begin at once.
@@ -96,10 +96,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         without = set(others)
         items[:] = [item for item in items if item not in without]
     for item in items:
-        if SOAK and is_hypothesis_test(getattr(item, "obj", None)):
+        if SOAK and (is_hypothesis_test(getattr(item, "obj", None)) or _does_more(item)):
             item.add_marker("soak")
         if not any(item.get_closest_marker(name) for name in ("processes", "soak", "timeout")):
             end_in_time(item)
+
+
+def _does_more(item: pytest.Item) -> bool:
+    """Say whether a test's module asks how much runs."""
+    module = item.getparent(pytest.Module)
+    return module is not None and not {"SOAK", "share"}.isdisjoint(vars(module.obj))
 
 
 def pytest_collection_finish() -> None:
