@@ -23,7 +23,7 @@ from myria.builds.snapshots import Registry
 from myria.db.database import ALL_TENANTS, Database
 from myria.db.queries import sql
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
-from myria.erasure.commands import WITHDRAWN_WITHIN_S
+from myria.erasure.execution import WITHDRAWN_WITHIN_S
 from myria.index.embeddings.choosing import kept_model
 from myria.index.embeddings.keeping import VectorKeeper, remove_former
 from myria.llm import waits

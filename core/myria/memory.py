@@ -12,7 +12,8 @@ from myria import errors
 from myria.access.principal import Principal
 from myria.builds.administration import Administration
 from myria.db.queries import sql
-from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
+from myria.erasure.commands import Asker, Erasures
+from myria.erasure.execution import WITHDRAWN_WITHIN_S
 from myria.erasure.forgetting import Forgetting
 from myria.index.embeddings.choosing import chosen
 from myria.log.quotas import TenantQuotas

@@ -18,7 +18,8 @@ from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
 from myria.erasure import pace, removal, words
 from myria.erasure.carrying import THREAD, ErasureCarrier, carry_on_apart
-from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
+from myria.erasure.commands import Asker, Erasures
+from myria.erasure.execution import WITHDRAWN_WITHIN_S
 from myria.erasure.model import Selection
 from myria.log.limits import MAX_WITHDRAWN
 from myria.notes.folding import event_log

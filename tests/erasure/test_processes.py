@@ -20,8 +20,8 @@ import asyncpg
 import pytest
 
 from myria.db.database import Database as Pool
-from myria.erasure.commands import verify_receipt
 from myria.erasure.model import Receipt, Selection
+from myria.erasure.receipts import verify_receipt
 from tests.erasure.test_erasure import PHRASE, erasures, failed, said, seeded, traces
 from tests.support import builds
 from tests.support.counts import share

@@ -14,8 +14,8 @@ from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
 from myria.db.locks import lock_key
 from myria.erasure.carrying import ErasureCarrier
-from myria.erasure.commands import verify_receipt
 from myria.erasure.model import Receipt, Selection
+from myria.erasure.receipts import verify_receipt
 from myria.memory import Memory
 from myria.notes.folding import event_log
 from myria.settings import AuthSettings, ErasureSettings, Settings

@@ -157,8 +157,8 @@ async def version(options: Options) -> None:
 
 async def _prove_receipt(options: Options, file: Path) -> int:
     """Check that everything a receipt names is gone, print the result, and return the exit status."""
-    from myria.erasure.commands import verify_receipt
     from myria.erasure.model import Receipt
+    from myria.erasure.receipts import verify_receipt
 
     try:
         receipt = Receipt.of(orjson.loads(await asyncio.to_thread(file.read_bytes)))

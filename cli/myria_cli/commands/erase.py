@@ -91,7 +91,8 @@ async def erase(
         myria erase --list
     """
     from myria.builds.snapshots import Registry
-    from myria.erasure.commands import WITHDRAWN_WITHIN_S, Erasures
+    from myria.erasure.commands import Erasures
+    from myria.erasure.execution import WITHDRAWN_WITHIN_S
     from myria.notes.folding import event_log
 
     if receipt is not None and receipt.exists():

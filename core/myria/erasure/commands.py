@@ -1,17 +1,9 @@
-"""Erasing, in four stored states: planned, withdrawn, erasing, done.
-
-An erasure whose process was killed can be resumed by another process, from its stored state.
-"""
+"""The commands on erasures of one tenant: plan, start, carry out, report, and the receipts that callers take away."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
-import time
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,20 +14,17 @@ from myria.access.journal import Act, write_act
 from myria.access.principal import Proof
 from myria.access.tenants import checked_tenant
 from myria.builds.snapshots import Registry
-from myria.builds.verify.log import named
 from myria.db.clock import rfc3339_of
-from myria.db.database import Connection, Database, TransactionBounds
+from myria.db.database import Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
-from myria.erasure.model import ErasurePlan, ErasureStatus, Json, Receipt, ReceiptProof, Selection, StartBounds
-from myria.erasure.pace import Pace
-from myria.erasure.receipts import chained, prove, remaining
-from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
-from myria.log.canonical import canonical_json, digest
+from myria.erasure.execution import KEY_BYTES, Execution, stored_erasure
+from myria.erasure.model import ErasurePlan, ErasureStatus, Receipt, ReceiptProof, Selection, StartBounds
+from myria.erasure.receipts import verify_receipt
+from myria.erasure.removal import ROWS_AT_ONCE, Progress
+from myria.log.canonical import digest
 from myria.log.event_log import EventLog
-from myria.log.high_water import high_water_mark
 from myria.log.ids import new_id
-from myria.log.limits import MAX_WITHDRAWN
 from myria.log.payloads import dedupe_key
 from myria.log.withdrawal.commands import Withdrawals
 
@@ -45,20 +34,8 @@ PAGE_EVENTS = 100
 LEASE_S = 20.0
 """Seconds after which the work of a process that was killed may be gone on with."""
 
-WITHDRAWN_AT_ONCE = 100_000, 2_000
-"""The most events that one commit withdraws, and the most scopes: it holds a lock of each scope."""
-
-WITHDRAWN_WITHIN_S = 25.0
-"""Seconds that such a commit may take; one that takes longer is tried with fewer events."""
-
 _ID_DIGITS = 32
 """Of an erasure's id that follows from its caller's key, as many as of any other."""
-
-_KEY_BYTES = 32
-_WORKERS_END_WITHIN_S = 4000.0
-_LOOK_EVERY_S = 0.2
-_SAMPLING = TransactionBounds(statement=600.0, idle=60.0, lock=60.0, total=900.0)
-_PROOF = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86_400.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +85,6 @@ class Erasures:
         self._actor = actor
         self._lease_s = lease_s
         self._asker = asker
-        self._worker = new_id("wrk")
 
     async def plan(self, selection: Selection, *, after: int = 0, limit: int = PAGE_EVENTS) -> ErasurePlan:
         """Return what an erasure would remove, and change nothing.
@@ -204,7 +180,7 @@ class Erasures:
                 orjson.dumps(chosen).decode(),
                 self._actor,
                 reason,
-                os.urandom(_KEY_BYTES),
+                os.urandom(KEY_BYTES),
                 self._asker is None,
             )
             if self._asker is not None and (proof := self._asker.proof) is not None:
@@ -213,141 +189,23 @@ class Erasures:
         return erasure_id
 
     async def withdraw(self, erasure_id: str) -> None:
-        """Withdraw the events of an erasure, so that no answer shows them. Safe to rerun; `run` does this first.
-
-        Events of one commit (at most `WITHDRAWN_AT_ONCE`) vanish at one moment; all vanish before any is removed.
-        """
-        most_events, most_scopes = WITHDRAWN_AT_ONCE
-        while True:
-            async with self._database.read(self._tenant) as connection:
-                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, most_events)
-            if not rows:
-                return
-            chosen_scopes = set(list(dict.fromkeys(row["scope_id"] for row in rows))[:most_scopes])
-            try:
-                await self._withdrawals.forget(self._tenant, [row for row in rows if row["scope_id"] in chosen_scopes])
-            except errors.DeadlineExceeded:
-                if most_events <= MAX_WITHDRAWN:
-                    raise
-                most_events, most_scopes = max(MAX_WITHDRAWN, most_events // 4), max(1, most_scopes // 4)
+        """Withdraw the events of an erasure, so that no answer shows them. Safe to rerun; `run` does this first."""
+        await self._execution(erasure_id).withdraw()
 
     async def run(self, erasure_id: str, *, at_once: int = ROWS_AT_ONCE, progress: Progress = lambda _: None) -> None:
-        """Carry an erasure out, from where it stands, and return when it is done.
+        """Carry an erasure out, from where it stands, and return when it is done; see `Execution.run`."""
+        await self._execution(erasure_id).run(at_once=at_once, progress=progress)
 
-        While another process works on it, wait for that process and report its progress.
-
-        Args:
-            at_once: the most rows that one transaction changes.
-            progress: called after each transaction with the rows removed so far, by place.
-
-        Raises:
-            ErasureNotFound: there is none of this id.
-            LogBusy: a build that began before did not end; ask again.
-            LeaseLost: another process took it over; ask again.
-        """
-        while (row := await self._erasure_row(erasure_id))["state"] != "done":
-            if await self._claim(erasure_id):
-                async with self._leased(erasure_id):
-                    await self._run(await self._erasure_row(erasure_id), at_once, progress)
-                return
-            progress(orjson.loads(row["counts"]))
-            await asyncio.sleep(_LOOK_EVERY_S)
-
-    async def _run(self, row: Any, at_once: int, progress: Progress) -> None:
-        """Carry out the erasure of this row: withdraw, stop late writers, empty, write the receipt. Needs the lease."""
-        erasure_id = row["erasure_id"]
-        if row["state"] == "done":
-            return
-        counts: Counter[str] = Counter(orjson.loads(row["counts"]))
-        async with self._database.write(self._tenant) as connection:
-            await connection.execute(sql("erasure.ensure_secret"), self._tenant, os.urandom(_KEY_BYTES))
-            await connection.execute(sql("erasure.ensure_receipt_secret"), self._tenant, os.urandom(_KEY_BYTES))
-        while True:
-            await self.withdraw(erasure_id)
-            async with self._database.write(self._tenant) as connection:
-                status = await connection.execute(sql("erasure.expand"), self._tenant, erasure_id)
-            if status.endswith(" 0"):  # the list did not grow, so all of it is withdrawn
-                break
-        if row["state"] == "planned":
-            await self._set_state(erasure_id, "withdrawn")
-        await self._end_late_writers()
-        # Again: a late append may have restored a listed event.
-        await self.withdraw(erasure_id)
-        await self._end_older_build(erasure_id)
-        await self._set_state(erasure_id, "erasing")
-        pace = Pace()
-        removal = Removal(
+    def _execution(self, erasure_id: str) -> Execution:
+        return Execution(
             self._database,
+            self._registry,
+            self._withdrawals,
             self._tenant,
             erasure_id,
-            key=row["receipt_key"],
-            counts=counts,
-            at_once=at_once,
-            progress=progress,
-            pace=pace,
+            actor=self._actor,
+            lease_s=self._lease_s,
         )
-        await removal.run()
-        await self._refresh_statistics(pace)
-        await self._drop_shared_phrases(erasure_id, row["receipt_key"], pace)
-        await self._write_receipt(erasure_id, removal.counts)
-
-    async def _claim(self, erasure_id: str) -> bool:
-        """Take the lease of an erasure; return False where another process holds it."""
-        async with self._database.write(self._tenant) as connection:
-            status = await connection.execute(
-                sql("erasures.claim"), self._tenant, erasure_id, self._worker, self._lease_s
-            )
-        return status.endswith(" 1")
-
-    @asynccontextmanager
-    async def _leased(self, erasure_id: str) -> AsyncIterator[None]:
-        """Renew the lease of an erasure during the block; release it afterwards, and store why the block failed.
-
-        Raises:
-            LeaseLost: this process stood still for so long that another one took the lease.
-        """
-        block_task = asyncio.current_task()
-        lease_errors: list[errors.MyriaError] = []
-
-        async def renew() -> None:
-            try:
-                while True:
-                    await asyncio.sleep(self._lease_s / 4)
-                    async with self._database.write(self._tenant) as connection:
-                        status = await connection.execute(
-                            sql("erasures.renew"), self._tenant, erasure_id, self._worker, self._lease_s
-                        )
-                    if not status.endswith(" 1"):
-                        raise errors.LeaseLost("another process has taken this erasure over; ask again")
-            except errors.MyriaError as error:
-                lease_errors.append(error)
-                if block_task is not None:
-                    block_task.cancel()  # it must not write without the lease
-
-        renewing = asyncio.create_task(renew())
-        failure: Json | None = None
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not lease_errors:
-                raise
-            # The cancellation was our own (`renew`): undo it, and raise the reason instead.
-            if block_task is not None:
-                block_task.uncancel()
-            raise lease_errors[0] from None
-        except errors.MyriaError as error:
-            failure = {"code": error.code, "message": error.message}
-            raise
-        except Exception:
-            failure = {"code": errors.InternalError.code, "message": "its log has the details"}
-            raise
-        finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
-            with suppress(errors.MyriaError):
-                async with self._database.write(self._tenant) as connection:
-                    text = None if failure is None else orjson.dumps(failure).decode()
-                    await connection.execute(sql("erasures.release"), self._tenant, erasure_id, self._worker, text)
 
     async def status(self, erasure_id: str) -> ErasureStatus:
         """Return how far an erasure is; once it is done, the status has its receipt, without the key.
@@ -401,7 +259,7 @@ class Erasures:
         Raises:
             ErasureNotFound: there is none of this id, or it is not done.
         """
-        row = await self._erasure_row(erasure_id)
+        row = await stored_erasure(self._database, self._tenant, erasure_id)
         if row["receipt"] is None:
             raise errors.ErasureNotFound(f"erasure {erasure_id} is not done; go on with it first", id=erasure_id)
         key = row["receipt_key"]
@@ -458,114 +316,6 @@ class Erasures:
         await connection.execute(sql("erasure.expand"), *listing)
         return shared
 
-    async def _erasure_row(self, erasure_id: str) -> Any:
-        async with self._database.read(self._tenant) as connection:
-            row = await connection.fetchrow(sql("erasure.get"), self._tenant, erasure_id)
-        if row is None:
-            raise errors.ErasureNotFound(f"there is no erasure {erasure_id}", id=erasure_id)
-        return row
-
-    async def _set_state(self, erasure_id: str, state: str) -> None:
-        async with self._database.write(self._tenant) as connection:
-            await connection.execute(sql("erasure.reach"), self._tenant, erasure_id, state, None)
-
-    async def _end_late_writers(self) -> None:
-        """Wait until every append and audit write that began before the events were listed has ended.
-
-        Such an append may restore a listed event; the caller withdraws it again afterwards.
-
-        Raises:
-            LogBusy: appends did not leave the log alone.
-        """
-        await high_water_mark(self._database, self._tenant)
-        async with self._database.write(self._tenant) as connection:
-            await connection.execute(sql("llm.own_audit_lock"), lock_key("audit", self._tenant))
-
-    async def _end_older_build(self, erasure_id: str) -> None:
-        """Abort each build that was captured before the withdrawal, and wait until its workers have stopped.
-
-        Workers of this release cannot write what they read before (`myria.db.fence`). Those of older releases do not
-        check that; this waits until their leases end. The publish lock orders captures: this sees every build captured
-        before it, and every later build sees the withdrawal (`builds.any_erased_since`).
-        """
-        async with self._database.write(self._tenant) as connection:
-            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", self._tenant))
-            newest = await connection.fetchval(sql("erasure.newest_withdrawal"), self._tenant, erasure_id)
-        give_up = time.monotonic() + _WORKERS_END_WITHIN_S
-        while True:
-            async with self._database.read(self._tenant) as connection:
-                row = await connection.fetchrow(sql("erasure.older_build"), self._tenant, newest)
-            if row is None:
-                return
-            if row["is_open"]:
-                with suppress(errors.BuildEnded):
-                    await self._registry.abort(
-                        self._tenant, row["build_id"], actor="erasure", reason="events are erased"
-                    )
-            elif time.monotonic() > give_up:
-                raise errors.LogBusy(f"workers of build {row['build_id']} are still at work; ask again")
-            await asyncio.sleep(_LOOK_EVERY_S)
-
-    async def _refresh_statistics(self, pace: Pace) -> None:
-        """Refresh PostgreSQL's statistics of every table: they may quote values of erased rows."""
-        async with self._database.read(self._tenant) as connection:
-            rows = await connection.fetch(sql("erasure.places"))
-        for row in rows:
-            async with self._database.write(self._tenant, _SAMPLING) as connection:
-                await connection.execute(sql("erasure.sample_anew"), row["place"])
-            await pace.rest()
-
-    async def _drop_shared_phrases(self, erasure_id: str, key: bytes, pace: Pace) -> None:
-        """Delete digests of phrases that other events hold too; the receipt promises the absence of the others only."""
-        async with self._database.read(self._tenant, _PROOF) as connection:
-            rows = await connection.fetch(sql("erasure.words"), self._tenant, erasure_id)
-            sieve_by_digest = {row["digest"]: row["sieve"] for row in rows}
-            place_by_digest = await remaining(
-                connection, self._tenant, key, sieve_by_digest, examined=Counter(), pace=pace
-            )
-        shared_digests = sorted(place_by_digest)
-        for at in range(0, len(shared_digests), 10 * ROWS_AT_ONCE):
-            async with self._database.write(self._tenant) as connection:
-                await connection.execute(
-                    sql("erasure.drop_words"), self._tenant, erasure_id, shared_digests[at : at + 10 * ROWS_AT_ONCE]
-                )
-
-    async def _write_receipt(self, erasure_id: str, counts: Counter[str]) -> None:
-        """Write the receipt, chained to the tenant's receipt before it, and mark the erasure as done."""
-        async with self._database.write(self._tenant) as connection:
-            await connection.execute(sql("erasure.lock"), lock_key("erase", self._tenant))
-            row = await connection.fetchrow(sql("erasure.get"), self._tenant, erasure_id)
-            if row is None or row["state"] == "done":
-                return
-            previous = await connection.fetchrow(sql("erasure.last_receipt"), self._tenant)
-            secret = await connection.fetchval(sql("erasure.receipt_secret"), self._tenant)
-            done_at = await connection.fetchval(sql("erasure.now"))
-            content: Json = {
-                "version": 1,
-                "tenant": self._tenant,
-                "erasure_id": erasure_id,
-                "number": 1 if previous is None else previous["number"] + 1,
-                "previous": None if previous is None else previous["mac"].hex(),
-                "asked_at": rfc3339_of(row["created_at"]),
-                "done_at": rfc3339_of(done_at),
-                "by": row["actor"],
-                "reason": row["reason"],
-                "selected": orjson.loads(row["selected"]),
-                "rows": dict(+counts),
-                "lists": await named(connection, self._tenant, erasure_id),
-            }
-            content_json = canonical_json(content)
-            await connection.execute(
-                sql("erasure.finish"),
-                self._tenant,
-                erasure_id,
-                content["number"],
-                content_json.decode(),
-                chained(secret, None if previous is None else previous["mac"], content_json),
-                orjson.dumps(dict(+counts)).decode(),
-            )
-            await write_act(connection, self._act("erase.done", erasure_id=erasure_id, **counts))
-
     def _act(self, action: str, **details: Any) -> Act:
         return Act(
             tenant=self._tenant,
@@ -594,13 +344,3 @@ def _status(row: Any) -> ErasureStatus:
         failure=None if row["failure"] is None else orjson.loads(row["failure"]),
         receipt=None if receipt is None else Receipt(content=orjson.loads(receipt), mac=row["mac"].hex()),
     )
-
-
-async def verify_receipt(database: Database, tenant: str, receipt: Receipt) -> ReceiptProof:
-    """Check that a receipt was issued by this database (or the one it is a copy of), and that nothing it names is left.
-
-    Raises:
-        InvalidArgument: the receipt's key is malformed.
-    """
-    async with database.read(tenant, _PROOF) as connection:
-        return await prove(connection, tenant, receipt)

@@ -10,13 +10,16 @@ from collections.abc import AsyncIterator, Mapping
 
 from myria import errors
 from myria.builds.verify.log import chain_problems
-from myria.db.database import Connection
+from myria.db.database import Connection, Database, TransactionBounds
 from myria.db.queries import sql
 from myria.erasure.model import Receipt, ReceiptProof
 from myria.erasure.pace import Pace
 from myria.erasure.words import PhraseFinder, strings
 from myria.index import decode
 from myria.log.canonical import canonical_json
+
+READING = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86_400.0)
+"""Of transactions that read every text of a tenant."""
 
 _STREAM_ROWS = 100
 _TEXTS_AT_ONCE = 25
@@ -66,14 +69,19 @@ async def remaining(
     return place_by_digest
 
 
-async def prove(connection: Connection, tenant: str, receipt: Receipt) -> ReceiptProof:
-    """Check that a receipt was issued by this database, and that nothing it names is left there.
+async def verify_receipt(database: Database, tenant: str, receipt: Receipt) -> ReceiptProof:
+    """Check that a receipt was issued by this database (or the one it is a copy of), and that nothing it names is left.
 
     Without the receipt's key, words cannot be searched for; events and search blocks are checked in any case.
 
     Raises:
         InvalidArgument: the receipt's key is malformed.
     """
+    async with database.read(tenant, READING) as connection:
+        return await _prove(connection, tenant, receipt)
+
+
+async def _prove(connection: Connection, tenant: str, receipt: Receipt) -> ReceiptProof:
     problems: list[str] = []
     examined: Counter[str] = Counter()
     content = receipt.content
