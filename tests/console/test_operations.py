@@ -258,7 +258,7 @@ class TestAudit:
         self, served: Served, admin: Browser, store: AccessStore
     ) -> None:
         """What was refused lately stands on Operations, and leads to the journal."""
-        reader = await make_key(store, "bob", roles=("read",), faces=FACES)
+        reader = await make_key(store, "bob", name="the watch", roles=("read",), faces=FACES)
         sent = {**headers("myria.rollback"), "authorization": f"Bearer {reader}"}
         await served.post(call("myria.rollback", {}), sent, path="/mcp/admin")
         for _ in range(200):
@@ -266,4 +266,8 @@ class TestAudit:
             if "Refused: role_required" in text_of(page):
                 break
         link = next(a["href"] for tag, a in elements(page) if "outcome=role_required" in (a.get("href") or ""))
-        assert "role_required" in text_of((await admin.get(link or "")).text)
+        tried = f"the watch {reader.split('_')[1]} asked for /mcp/admin"
+        assert tried in text_of(page)
+        text = text_of((await admin.get(link or "")).text)
+        assert tried in text
+        assert "role_required /mcp/admin" in text

@@ -8,7 +8,7 @@ administrator's own, and ends no later.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -84,6 +84,11 @@ class TenantKeys:
         if not found:
             raise _no_key(key_id)
         return found[0]
+
+    async def key_names(self, proof: Proof, key_ids: Iterable[str]) -> dict[str, str]:
+        """Return what keys of the tenant are called, by their ids; those that have ended too."""
+        found = await self._fetch("administered.key_names", proof, sorted(set(key_ids)))
+        return {key["key_id"]: key["name"] for key in found}
 
     async def create_key(self, proof: Proof, new: NewKey, made: MadeKey, *, reason: str, address: str | None) -> None:
         """Make a key; its text can be read nowhere later.

@@ -263,6 +263,7 @@ class KeyCache:
         principal = Principal(
             tenant=checked_tenant(row["tenant_id"]),
             actor=f"key:{row['key_id']}",
+            name=row["name"],
             credential=row["key_id"],
             roles=frozenset(row["roles"]),
             faces=frozenset(row["faces"]),

@@ -59,11 +59,11 @@ class Principal:
 
     Every read asks as all participants in `own`; `may_ask` are patterns of others that it may add, each a name with at
     most one `*`. `channels` are patterns of the channels it may append to; None for any. `credential` is the public id
-    of its key or token, None for the local principal; `actor` is its name in histories and audits. Without own
-    participants and patterns, `anyone` must be true: then it may name anybody, and asks as `fallback` where it names
-    nobody. `appends_for_anyone` lets an append name others than the patterns allow. `text_format` is the default format
-    of answers on the agents' API; None follows the settings. `proof` proves the credential to the database; None for a
-    token of another issuer, and without credentials.
+    of its key or token, None for the local principal; `actor` is its name in histories and audits, and `name` what its
+    key is called, None without a key. Without own participants and patterns, `anyone` must be true: then it may name
+    anybody, and asks as `fallback` where it names nobody. `appends_for_anyone` lets an append name others than the
+    patterns allow. `text_format` is the default format of answers on the agents' API; None follows the settings.
+    `proof` proves the credential to the database; None for a token of another issuer, and without credentials.
     """
 
     tenant: str
@@ -80,6 +80,7 @@ class Principal:
     requests_per_s: float | None = None
     concurrency: int | None = None
     text_format: TextFormat | None = None
+    name: str | None = None
     proof: Proof | None = field(default=None, repr=False, compare=False)
 
     @property

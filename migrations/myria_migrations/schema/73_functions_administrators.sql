@@ -109,6 +109,18 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION myria.keys_for IS 'The keys of an administrator''s tenant, newest first, or one; never a digest. `beyond` says what one may that the administrator may not.';
 
+CREATE OR REPLACE FUNCTION myria.key_names_for(shown_key text, shown_digest bytea, wanted text[])
+RETURNS TABLE (key_id text, name text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
+BEGIN
+    RETURN QUERY SELECT k.key_id, k.name FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.key_id = ANY (wanted);
+END $$;
+COMMENT ON FUNCTION myria.key_names_for IS 'What some keys of an administrator''s tenant are called, those that have ended too.';
+
 CREATE OR REPLACE FUNCTION myria.create_key_for(shown_key text, shown_digest bytea, new_id text, new_digest bytea, new_name text,
     new_roles text[], new_faces text[], new_own text[], new_may_ask text[], expires_s double precision, why text, caller text,
     most integer) RETURNS text

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from myria.access import journal
+from myria_server.api.tools import TOOLS
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import text_of, time_of, whole_number_of
 from myria_server.console.forms import Form, Page
@@ -23,6 +24,37 @@ _LONGEST = 200
 FIELDS: Mapping[str, tuple[str, str]] = {"since": ("since", "From"), "until": ("until", "Until")}
 """What a refusal of filters says of the form's fields (see `Form.fields`)."""
 
+_DID: Mapping[str, str] = {
+    "console.sign_in": "signed in to the console",
+    "console.sign_out": "signed out of the console",
+    "decide_notes.approve": "approved the note",
+    "decide_notes.refuse": "refused the note",
+    "decide_notes.hold": "took back the decision about the note",
+    "erase.plan": "looked what an erasure would take",
+    "erase.start": "began the erasure",
+    "erase.done": "finished the erasure",
+    "erase.admit": "let erased events be appended again",
+    "grant.issue": "gave a grant to",
+    "grant.exchange": "took up its grant",
+    "grant.refresh": "renewed the tokens of its grant",
+    "grant.revoke": "ended the grant of",
+    "grant.misuse": "showed a secret of its grant that was not its own or used up, and lost it",
+    "key.create": "made the key",
+    "key.rotate": "replaced the key",
+    "key.revoke": "revoked the key",
+    "tenant.create": "made the tenant",
+    "tenant.set": "set what the tenant may use:",
+    "tenant.redact": "set what is removed from new events of the tenant",
+    "tenant.turns": "set how turns are served to the tenant",
+    "tenant.suspend": "suspended the tenant",
+    "tenant.resume": "resumed the tenant",
+    "tenant.delete": "began to delete the tenant",
+    "tenant.deleted": "deleted the tenant",
+}
+"""What a person reads for an action that was done, before its target; of a decision, for each that there is."""
+
+_TITLES: Mapping[str, str] = {tool.name: tool.title for tool in TOOLS}
+
 
 async def form(desk: Desk, request: Request) -> Page:
     """Show the form with what the address holds, and no entries."""
@@ -35,7 +67,14 @@ async def overview(desk: Desk, request: Request) -> Page:
     before = whole_number_of(request.query_params.get("before")) or None
     sought = _sought(request)
     entries, next_before = await _entries(desk, sought, before, limit=_PAGE)
-    found = {"entries": entries, "is_filtered": sought != journal.Sought(), "next_before": next_before}
+    named = [entry["actor"] for entry in entries]
+    named += [f"key:{entry['target']}" for entry in entries if entry["action"].startswith("key.")]
+    found = {
+        "entries": [entry | {"did": did(entry)} for entry in entries],
+        "key_names": await desk.key_names(named),
+        "is_filtered": sought != journal.Sought(),
+        "next_before": next_before,
+    }
     return "audit.html", {**_page(desk, request), **found}
 
 
@@ -64,6 +103,18 @@ async def _entries(
     if desk.principal.proof is None:
         return [], None
     return await journal.entries_for(desk.memory.appending, desk.principal.proof, sought, before=before, limit=limit)
+
+
+def did(entry: Json) -> str:
+    """Return what an entry says that somebody did, or tried to, in the words of a sentence."""
+    action, decision, is_done = entry["action"], entry["details"].get("decision"), entry["outcome"] == "ok"
+    told = _DID.get(f"{action}.{decision}" if decision else action)
+    if told and (is_done or action == "grant.misuse"):
+        return told
+    # An API that refuses a call itself is asked for, and the tool is what was wanted of it.
+    if title := _TITLES.get(action) or _TITLES.get(entry["target"] or ""):
+        return f"{'asked to' if is_done else 'tried to'} {title[0].lower()}{title[1:]}"
+    return f"asked for {action}"
 
 
 def _page(desk: Desk, request: Request) -> Mapping[str, Any]:

@@ -58,9 +58,11 @@ async def build(desk: Desk, request: Request) -> Page:
         runbook = _RUNBOOK_OF_ERROR.get(str(build["error"].get("code")), runbook)
     elif build["degraded"] is not None:
         runbook = "MyriaBuildsDegraded"
+    asked = None if build["request_id"] is None else await registry.request(tenant, build["request_id"])
     return "build.html", {
         "build": build,
-        "asked": None if build["request_id"] is None else await registry.request(tenant, build["request_id"]),
+        "asked": asked,
+        "key_names": await desk.key_names([] if asked is None else [asked["actor"]]),
         "waited_s": _seconds(build["created_at"], build["started_at"]),
         "took_s": _seconds(build["started_at"], build["finished_at"]),
         "failures": await registry.failed_scopes(tenant, build_id),

@@ -142,7 +142,9 @@ async def overview(live: LiveBuilds, desk: Desk, request: Request) -> Page:
     await desk.call("get_snapshot_status")  # refuses whoever may not see what the page shows of builds
     status = await live.status(tenant)
     builds = await desk.memory.registry.builds(tenant, limit=_PAGE + 1, before=before)
+    actors = [actor for build in builds for actor in (build["asked_by"], *(move["actor"] for move in build["moves"]))]
     return "changes.html", {
+        "key_names": await desk.key_names(actors),
         "status": status,
         "builds": builds[:_PAGE],
         "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
@@ -171,6 +173,7 @@ async def confirm(desk: Desk, request: Request) -> Page:
         "active": (await registry.active_snapshot(tenant))["snapshot"],
         "waiting_after": status["queued"] - int(found is not None and found["status"] == "queued"),
         "rollback": next((move for move in moves if move["kind"] == "rollback"), None),
+        "key_names": await desk.key_names([*(move["actor"] for move in moves), (found or {}).get("asked_by")]),
         "status": status,
         "situation": await _situation(desk, status),
     }

@@ -6,12 +6,13 @@ do not answer, a page reads from the memory by itself, under `participants` or `
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from myria.access.administered import TenantKeys
 from myria.access.limits import CredentialLimits
 from myria.access.principal import ApiName, Principal
 from myria.errors import FaceNotAllowed
@@ -163,6 +164,13 @@ class Desk:
         """Return an API by which the visitor may call a tool; None if there is none."""
         usable = (api for api in _APIS_OF[tool_name] if api in self.principal.faces and api in self.toolboxes)
         return next(usable, None)
+
+    async def key_names(self, actors: Iterable[str | None]) -> Mapping[str, str]:
+        """Return what the keys among some actors (`key:<id>`) are called, by their ids; none to who may not know."""
+        ids = [actor.removeprefix("key:") for actor in actors if actor and actor.startswith("key:")]
+        if not ids or not self.is_admin or self.principal.proof is None:
+            return {}
+        return await TenantKeys(self.memory.appending).key_names(self.principal.proof, ids)
 
     async def ask(self, tool_name: str, **arguments: Any) -> Json:
         """Call a tool that reads, as those whom the page's address names.

@@ -82,6 +82,7 @@ async def overview(desk: Desk, request: Request) -> Page:
     return "keys.html", {
         "has_proof": proof is not None,
         "keys": found[:_PAGE],
+        "key_names": await desk.key_names(key["created_by"] for key in found),
         "next_before": found[_PAGE - 1]["key_id"] if len(found) > _PAGE else None,
         "done": request.query_params.get("done", ""),
     }

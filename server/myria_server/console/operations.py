@@ -15,6 +15,7 @@ from myria.llm.waits import Work
 from myria.notes.feedback import feedback_report
 from myria.versions import ANALYSIS_VERSION, PLANNER_VERSION, RANKING_VERSION
 from myria_migrations import migrations
+from myria_server.console import audit
 from myria_server.console.desk import Desk, Json
 from myria_server.console.forms import Page
 from myria_server.console.routes import PageRoute, Routes
@@ -51,6 +52,7 @@ async def overview(desk: Desk, _request: Request) -> Page:
         "tenant": None,
         "failed_builds": [],
         "refusals": [],
+        "key_names": {},
         "feedback": None,
         "versions": {
             "Myria": version("myria"),
@@ -81,11 +83,12 @@ async def _of_tenant(desk: Desk) -> Json:
         entries, _ = await journal.entries_for(
             memory.appending, desk.principal.proof, journal.Sought(text="refusal"), before=None, limit=_ERRORS
         )
-        refusals = [entry for entry in entries if entry["kind"] == "refusal"]
+        refusals = [entry | {"did": audit.did(entry)} for entry in entries if entry["kind"] == "refusal"]
     return {
         "tenant": None if row is None else _with_defaults(desk, dict(row)),
         "failed_builds": [build for build in builds if build["status"] == "failed"][:_ERRORS],
         "refusals": refusals,
+        "key_names": await desk.key_names(entry["actor"] for entry in refusals),
         "feedback": await feedback_report(memory.database, tenant, limit=_REMARKS),
     }
 
