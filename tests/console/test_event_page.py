@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import unescape
 from typing import Any
 
 from tests.console.conftest import Browser, elements, text_of
@@ -139,6 +140,24 @@ async def test_an_event_without_text_shows_its_strings(served: Served, browser: 
     page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
     assert "a red glaze" in text_of(page.text).partition("When")[0]
     assert '"number": 12' in text_of(page.text)
+
+
+async def test_an_event_is_titled_by_what_it_says(served: Served, browser: Browser) -> None:
+    """Not by its number, which counts the events of others, too; a long or hostile text makes a short plain title."""
+    for text, speaker, title in (
+        ("the kiln opens\non Friday", "ada", "the kiln opens on Friday, ada"),
+        ("\u202etxt </title><script> " + "kiln " * 9_000, "ada", "txt </title><script> kiln kiln kiln"),
+        ("\u202e\u2066", "\u202e", "tool_result"),
+    ):
+        payload = {"text": text, "speaker": speaker}
+        event_id = await _append(served, title, "", payload=payload, type="tool_result")
+        page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
+        shown = unescape(page.text.partition("<title>")[2].partition("</title>")[0])
+        assert shown.startswith(title)
+        assert len(shown) < 100
+        assert not set(shown) & {"\u202e", "\u2066"}
+        assert page.text.count("<title>") == 1
+        assert "<h1><bdi>tool_result</bdi> by <bdi>" in page.text
 
 
 async def test_an_event_is_forgotten_and_restored(served: Served, browser: Browser) -> None:

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from myria.builds.snapshots import MOST_NEWER
+from myria.topics.lines import clean, clip
 from myria_server.console.fields import browser_moment, moment_of
 from myria_server.console.forms import marked_field, refusal_of, ticked, typed
 from myria_server.console.gists import gist_of
@@ -71,6 +72,9 @@ _LONGEST_SHOWN = 20_000
 _LONGEST_IN_LIST = 1_000
 """The same of a text that stands in a list beside others, and has a page of its own."""
 
+_LONGEST_IN_HEADING = 80
+_LONGEST_IN_TITLE = 60
+
 _MOST_BYTES_OF_ONE = 5
 """Bytes of HTML that one character takes at most: as `&#39;`."""
 
@@ -120,6 +124,8 @@ def _environment() -> Environment:
     environment.globals.update(marked_field=marked_field, refusal_of=refusal_of, typed=typed, ticked=ticked)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
+        heading=_heading,
+        titled=_titled,
         state=_state,
         cause=CAUSES.__getitem__,
         told_apart=told_apart,
@@ -180,6 +186,16 @@ def _room(text: str, longest: int) -> int:
 def _brief(value: Any) -> Markup:
     """Return a text of somebody else's as `_shown` does, short enough for a list of many."""
     return _shown(value, _LONGEST_IN_LIST)
+
+
+def _heading(text: str) -> Markup:
+    """Return a text of somebody else's as `_shown` does, short enough for a heading."""
+    return _shown(text, _LONGEST_IN_HEADING)
+
+
+def _titled(text: str) -> str:
+    """Return the first words of a text of somebody else's, for the title of a page, which has no markup."""
+    return clip(clean(text[: 2 * _LONGEST_IN_TITLE]), _LONGEST_IN_TITLE)
 
 
 def _listed(names: Iterable[str], between: str = ", ", most: int | None = None) -> Markup:
