@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from myria.topics.calendar import end_of_day, group_text, moment_text, span_text
 from myria.topics.model import LEAF, UNIT_LEVEL, Node, PlanEvent, level_name
 from myria.topics.scope_plan import plan_scope, plan_unit
 from myria.topics.texts import _weight
@@ -380,6 +381,28 @@ async def test_groups_carry_their_date() -> None:
     assert ", from 8 May to 24 November 2023. " in months[-1].summary
     for node in (top, later[-1], years[-1], months[-1]):
         assert node.label.count(",") == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "day"),
+    [
+        *(
+            (text, text)
+            for name in ("day", "part of day", "hour", "minute")
+            for text in [group_text(name, MAY_8, MAY_8)]
+        ),
+        *((f"{text}: kiln, 9 May 2023", text) for text in [group_text("week", MAY_8, MAY_8 + 3 * 86_400_000_000)]),
+        *((text, text) for days in (30, 300) for text in [span_text(MAY_8, MAY_8 + days * 86_400_000_000)]),
+        *((f"Ana, {text}", f"Ana, {text}") for text in [moment_text(MAY_8)]),
+        *(
+            (text, "")
+            for text in ("May 2023: kiln", "2023–2025", "The kiln on 8 May 2023", "8 May", "Lisbon, 8 May 2023")
+        ),
+    ],
+)
+def test_a_day_is_found_in_a_label(label: str, day: str) -> None:
+    """Where code has written one, so that a page may say in which zone it is; people's own words stay as they are."""
+    assert label[: end_of_day(label)] == day
 
 
 def test_events_without_words_are_called_by_kind_and_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -14,6 +15,12 @@ _CACHED_MOMENTS = 4_096
 """Moments that are cached: a node's beginning and end are written in several forms."""
 
 _PARTS_OF_DAY = ("night", "morning", "afternoon", "evening")
+_MONTH, _DAY = f"(?:{'|'.join(_MONTHS)})", rf"\d{{1,2}} (?:{'|'.join(_MONTHS)}) \d{{1,4}}"
+_TIME_OF_DAY = rf"(?:{'|'.join(_PARTS_OF_DAY)}|\d\d:\d\d(?:–\d\d:\d\d)?)"
+_LABEL_OF_DAY = re.compile(
+    rf"(?:\d{{1,2}}(?: {_MONTH}(?: \d{{1,4}})?)? ?– ?)?{_DAY}(?:, {_TIME_OF_DAY})?(?=: |$)|.*, {_DAY}, \d\d:\d\d$"
+)
+"""A label that begins with what `group_text` returns, or ends with what `moment_text` does."""
 
 
 @lru_cache(maxsize=_CACHED_MOMENTS)
@@ -51,6 +58,12 @@ def day_of(text: str) -> int | None:
         return (datetime(int(year), _MONTHS.index(month) + 1, int(day), tzinfo=UTC) - _EPOCH).days
     except ValueError:
         return None
+
+
+def end_of_day(label: str) -> int:
+    """Return where a label has named a day, or a time of one, as code writes it (without its zone, UTC); else 0."""
+    named = _LABEL_OF_DAY.match(label)
+    return 0 if named is None else named.end()
 
 
 def moment_text(timestamp: int) -> str:

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from myria.builds.snapshots import MOST_NEWER
+from myria.topics.calendar import end_of_day
 from myria.topics.lines import clean, clip
 from myria_server.console.fields import browser_moment, moment_of
 from myria_server.console.forms import marked_field, refusal_of, ticked, typed
@@ -75,6 +76,9 @@ _LONGEST_IN_LIST = 1_000
 _LONGEST_IN_HEADING = 80
 _LONGEST_IN_TITLE = 60
 
+_IN_UTC = Markup('<span class="utc"> UTC</span>')
+"""Behind a day that the core has named, which is UTC's: shown where the reader's times are not."""
+
 _MOST_BYTES_OF_ONE = 5
 """Bytes of HTML that one character takes at most: as `&#39;`."""
 
@@ -120,10 +124,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(prefix=PREFIX, static=static_address, most_newer=MOST_NEWER)
+    environment.globals.update(prefix=PREFIX, static=static_address, most_newer=MOST_NEWER, in_utc=_IN_UTC)
     environment.globals.update(marked_field=marked_field, refusal_of=refusal_of, typed=typed, ticked=ticked)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
+        label=_label,
         heading=_heading,
         titled=_titled,
         state=_state,
@@ -186,6 +191,12 @@ def _room(text: str, longest: int) -> int:
 def _brief(value: Any) -> Markup:
     """Return a text of somebody else's as `_shown` does, short enough for a list of many."""
     return _shown(value, _LONGEST_IN_LIST)
+
+
+def _label(text: str) -> Markup:
+    """Return the label of a topic as `_shown` does, with the zone of a day that it names."""
+    end = end_of_day(text)
+    return _shown(text) if not end else _shown(text[:end]) + _IN_UTC + (_shown(text[end:]) if text[end:] else "")
 
 
 def _heading(text: str) -> Markup:

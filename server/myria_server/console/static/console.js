@@ -11,6 +11,7 @@ function localize(root) {
 localize(document);
 const zone = document.getElementById("zone");
 const { timeZone } = format.resolvedOptions();
+document.documentElement.classList.toggle("zoned", timeZone !== "UTC");
 if (zone && timeZone !== "UTC") zone.textContent = `${timeZone}; point at one to see it in UTC`;
 // At once: what is painted first in UTC would move when it is said in another zone.
 document.addEventListener("htmx:afterSwap", () => localize(document));
