@@ -24,8 +24,8 @@ from benchmarks.processes import ROOT, myria_server, usage
 from benchmarks.report import Report, number
 from benchmarks.workload import sample_events
 from myria_cli import console
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 
 PART = "attacks"
 DATABASE = "bench_attacks"

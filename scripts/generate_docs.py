@@ -27,10 +27,10 @@ from myria.settings import RESERVED_VARIABLES, SECTIONS, Setting, Settings
 from myria_monitoring.catalogue import METRICS, Described
 from myria_monitoring.figures import COUNTED_AT_ONCE, LOOK_S
 from myria_server.api.answers import Answer
-from myria_server.api.memtrace import schemas as rest
 from myria_server.api.memtrace.handlers import ROUTES
-from myria_server.api.tools import PATH_OF, TOOLS, Tool, description, input_schema
+from myria_server.api.tools import TOOLS, Tool, description, input_schema
 from myria_server.api.without_read import open_model
+from myria_server.paths import PATH_OF, REST_PREFIX
 from scripts import generated
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -150,7 +150,7 @@ def roles_page() -> str:
     for route in ROUTES:
         told = told_without_read(route.roles, route.answer) if route.answer else "nothing, as to everybody"
         if told:
-            parts.append(f"- `{route.method} {rest.PREFIX}{route.path}`, {' or '.join(route.roles)}: {told}\n")
+            parts.append(f"- `{route.method} {REST_PREFIX}{route.path}`, {' or '.join(route.roles)}: {told}\n")
     return "".join(parts)
 
 

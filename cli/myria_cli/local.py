@@ -38,9 +38,7 @@ from myria_embedded.locks import FileLock
 from myria_monitoring.exposition import about_memory
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
-from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
-from myria_server.api.tools import PATH_OF, served_apis
-from myria_server.console.visitors import PREFIX as CONSOLE_PREFIX
+from myria_server.paths import CONSOLE_PREFIX, PATH_OF, REST_PREFIX, served_apis
 
 READY_WAIT_S = 60.0
 FIRST_FAILURES = 3

@@ -18,7 +18,7 @@ from mcp import Client
 
 from myria.errors import DeadlineExceeded, InternalError
 from myria_cli.mcp_client import admin_url, call, connected, innermost, refuse_failed, unwrapped
-from myria_server.console.visitors import PREFIX
+from myria_server.paths import CONSOLE_PREFIX
 
 PARTICIPANT = "myria-smoke"
 POLL_S = 0.5
@@ -124,15 +124,15 @@ async def _find_on_page(url: str, key: str | None, event_id: str) -> None:
     origin = f"{place.scheme}://{place.netloc}"
     async with httpx.AsyncClient(base_url=origin, headers={"origin": origin}) as browser:
         if key:
-            answer = await browser.post(f"{PREFIX}/sign-in", data={"key": key})
+            answer = await browser.post(f"{CONSOLE_PREFIX}/sign-in", data={"key": key})
             # Set by hand: where clients outside come over TLS, the cookie is not sent without.
             browser.headers["cookie"] = answer.headers.get("set-cookie", "").partition(";")[0]
-        page = await browser.get(f"{PREFIX}/events/{event_id}", params={} if key else {"as": PARTICIPANT})
+        page = await browser.get(f"{CONSOLE_PREFIX}/events/{event_id}", params={} if key else {"as": PARTICIPANT})
         if page.status_code != httpx.codes.OK or event_id not in page.text:
-            raise InternalError(f"{origin}{PREFIX} does not show {event_id}: it answers {page.status_code}")
+            raise InternalError(f"{origin}{CONSOLE_PREFIX} does not show {event_id}: it answers {page.status_code}")
         if key:
             token = page.text.partition('name="form_token" value="')[2].partition('"')[0]
-            await browser.post(f"{PREFIX}/sign-out", data={"form_token": token})
+            await browser.post(f"{CONSOLE_PREFIX}/sign-out", data={"form_token": token})
 
 
 async def _ask_for_build(admin: Client, tell: Tell) -> str | None:

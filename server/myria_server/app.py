@@ -34,11 +34,8 @@ from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Profile, Settings, variable_of
 from myria_server.api.memtrace.openapi import rest_documents
-from myria_server.api.memtrace.schemas import PREFIX as REST_PREFIX
-from myria_server.api.tools import PATH_OF, SWITCH_OF, TURNS_OVER_HTTP, served_apis
 from myria_server.console.app import Console
 from myria_server.console.signing_in import CALLBACK, IssuerSignIn
-from myria_server.console.visitors import PREFIX as CONSOLE_PREFIX
 from myria_server.console.visitors import Visitors
 from myria_server.http.admission import Access, Admission
 from myria_server.http.answer_headers import AnswerHeaders, CrossOrigins
@@ -64,6 +61,7 @@ from myria_server.mcp.requestlog import RequestLog
 from myria_server.mcp.server import build_server
 from myria_server.mcp.toolbox import Toolbox
 from myria_server.metrics import ServerMetrics
+from myria_server.paths import CONSOLE_PREFIX, PATH_OF, REST_PREFIX, SWITCH_OF, TURNS_OVER_HTTP, served_apis
 from myria_server.readiness import Readiness
 
 BODY_TIMEOUT_S = 30.0

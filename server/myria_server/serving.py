@@ -18,11 +18,11 @@ from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, 
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
 from myria_server.api.memtrace.answer_schemas import refused
-from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.http.certificate import Certificate
 from myria_server.mcp.messages import rpc_error
 from myria_server.metrics import ServerMetrics
+from myria_server.paths import REST_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ YOUNG_OBJECTS = 10_000
 """New objects after which the garbage collector looks at them. A batch makes thousands and no cycle: at Python's own
 700 it would be looked through several times while it is worked on, for a microsecond per event."""
 
-_REST_PATH = f"{PREFIX}/".encode()
+_REST_PATH = f"{REST_PREFIX}/".encode()
 _SHOWN_LINE_BYTES = 128
 _SWEEP_S = 1.0
 

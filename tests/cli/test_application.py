@@ -37,6 +37,13 @@ def test_a_small_command_imports_little(arguments: tuple[str, ...]) -> None:
     assert not set(HEAVY) & set(done.stdout.splitlines()[1:])
 
 
+def test_up_leaves_the_server_to_its_child() -> None:
+    """`myria up` starts the server as a process of its own: to import it here as well would be a third of its start."""
+    program = "import sys, myria_cli.local; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    assert not {"mcp_types", "starlette", "myria.search.searching"} & set(done.stdout.splitlines())
+
+
 def test_every_command_is_listed_with_its_module() -> None:
     """What a module defines can be called, and nothing else is promised."""
     for module, names in MODULES.items():

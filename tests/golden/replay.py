@@ -24,7 +24,8 @@ from myria.erasure.carrying import ErasureCarrier
 from myria.memory import Memory
 from myria.notes.folding import event_log
 from myria.settings import Settings, TurnsSettings
-from myria_server.api.tools import PATH_OF, TOOLS
+from myria_server.api.tools import TOOLS
+from myria_server.paths import PATH_OF
 from tests.cli.conftest import Called
 from tests.cli.conftest import call as call_command
 from tests.golden.stillness import Stillness, still

@@ -18,8 +18,8 @@ import pytest
 from myria.index.embeddings.model import installed_weights
 from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.routing import Route
-from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import TOOLS
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.golden.record import FOLDER, check
 from tests.golden.replay import replay
 from tests.support.postgres import Databases

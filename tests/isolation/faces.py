@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
 from tests.isolation.world import (
     WORDS,
     Asking,

@@ -25,7 +25,8 @@ from myria.db.queries import sql
 from myria.erasure.carrying import ErasureCarrier
 from myria.notes.folding import event_log
 from myria.settings import AuthSettings, ErasureSettings, McpSettings, Settings, TurnsSettings
-from myria_server.api.tools import PATH_OF, TOOLS
+from myria_server.api.tools import TOOLS
+from myria_server.paths import PATH_OF
 from tests.server.wire import META, MODERN, Served, call, headers
 from tests.support.builds import build, rows
 from tests.support.postgres import Database

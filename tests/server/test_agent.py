@@ -16,7 +16,8 @@ from myria.notes.kinds import kinds_of
 from myria.settings import AgentSettings, AuthSettings, Settings
 from myria.text.model_tokens import token_counter
 from myria_server.api.memento.input_schemas import CONTRACT, KINDS
-from myria_server.api.tools import PATH_OF, TOOLS, input_schema, output_schema
+from myria_server.api.tools import TOOLS, input_schema, output_schema
+from myria_server.paths import PATH_OF
 from tests.server import agent_rows
 from tests.server.wire import MODERN, Served, call, event, headers, listed, serving
 from tests.support.keys import access_store, make_key

@@ -13,8 +13,8 @@ import pytest
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.cli.test_hooks import hook, servers
 from tests.server.test_agent import ask, raw
 from tests.server.wire import Served, call, headers

@@ -9,7 +9,7 @@ import pytest
 
 from myria.access.principal import ApiName
 from myria.memory import Memory
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
 from tests.isolation.world import Statements
 from tests.server.wire import MODERN, Served, call, headers
 from tests.support.events import TENANT, conversation

@@ -15,9 +15,9 @@ from myria.errors import AnswerTooLarge, Overloaded
 from myria.memory import Memory
 from myria.settings import AuthSettings, IngestSettings, RestSettings, RetrievalSettings, Settings
 from myria_server import serving as http
-from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.http.listening import reserve_port
 from myria_server.mcp.answers import LARGE_BYTES, SMALL_BYTES, Answers
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served, call, event, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.patience import PATIENCE_S

@@ -27,9 +27,10 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
 from myria_server.api.memento.offered import listed_prompts, listed_resources
 from myria_server.api.memtrace.handlers import ROUTES
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of
+from myria_server.api.tools import TOOLS, Tool, input_schema, path_of
 from myria_server.http.resource import WELL_KNOWN
+from myria_server.paths import PATH_OF, TURNS_OVER_HTTP
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import BASE_HEADERS, META, MODERN, Served, call, event, headers, serving
 from tests.support.builds import rows
 from tests.support.counts import SOAK

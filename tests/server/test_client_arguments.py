@@ -13,9 +13,9 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF
 from myria_server.mcp.stdio import serve_stdio
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import BASE_HEADERS, MODERN, Served, call, headers, listed
 
 AS_TEXT = {"content": '["a brass lock"]', "keywords": '["archive","key"]', "importance": "0.7", "isAnchor": "true"}

@@ -12,8 +12,8 @@ from myria.errors import ConfigurationError
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
 from myria_server.api.memtrace.handlers import ROUTES
-from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.http.answer_headers import CrossOrigins
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served, call, headers, serving
 from tests.support.patience import PATIENCE_S
 

@@ -15,8 +15,8 @@ from myria.memory import Memory
 from myria.notes.answertext import NOTHING
 from myria.notes.model import Changes
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served, call, event, headers, serving
 from tests.support.keys import make_key
 

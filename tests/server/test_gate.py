@@ -15,9 +15,10 @@ from myria.access.principal import ApiName
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_server import serving as http_module
-from myria_server.api.tools import PATH_OF, TOOLS
+from myria_server.api.tools import TOOLS
 from myria_server.http import body as body_module
 from myria_server.http.hosts import HostList
+from myria_server.paths import PATH_OF
 from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, listed, serving
 from tests.support.patience import PATIENCE_S, until
 from tests.support.postgres import Database

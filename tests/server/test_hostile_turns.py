@@ -14,7 +14,7 @@ import pytest
 
 from myria.notes.turns.items import POLICY, REFERENCE_BEGIN, REFERENCE_END
 from myria.settings import Settings, TurnsSettings
-from myria_server.api.tools import TURNS_OVER_HTTP
+from myria_server.paths import TURNS_OVER_HTTP
 from tests.server.wire import BASE_HEADERS, Served
 from tests.support.counts import share
 

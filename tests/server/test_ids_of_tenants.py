@@ -9,8 +9,8 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.turn_rows import said
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.building import build_now

@@ -21,7 +21,8 @@ from myria.db.database import Database as Pool
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria_server.api.tools import PATH_OF, TOOLS, input_schema
+from myria_server.api.tools import TOOLS, input_schema
+from myria_server.paths import PATH_OF
 from tests.server.wire import META, MODERN, Served, call, event, headers, serving
 from tests.support.counts import CHECK, SOAK
 from tests.support.patience import PATIENCE_S

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from myria.notes.answertext import NOTHING
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served, call, headers
 from tests.support.builds import build
 from tests.support.postgres import Database

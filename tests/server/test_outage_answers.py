@@ -10,7 +10,7 @@ import pytest
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
-from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP
+from myria_server.paths import PATH_OF, TURNS_OVER_HTTP
 from tests.server.wire import META, Served, call, event, headers, serving
 from tests.support.keys import make_key
 from tests.support.postgres import Database

@@ -9,8 +9,8 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF, TURNS_OVER_HTTP
+from myria_server.paths import PATH_OF, TURNS_OVER_HTTP
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server import signing_in
 from tests.server.signing_in import PUBLIC_URL
 from tests.server.wire import Served, serving

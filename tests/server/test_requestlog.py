@@ -9,7 +9,7 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import BASE_HEADERS, call, event, headers, serving
 
 SAID = "zanzibarian marmalade"

@@ -9,7 +9,8 @@ import pytest
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings, TurnsSettings
-from myria_server.api.tools import TOOLS, TURNS_OVER_HTTP, input_schema, path_of
+from myria_server.api.tools import TOOLS, input_schema, path_of
+from myria_server.paths import TURNS_OVER_HTTP
 from tests.server.test_auth_matrix import ACTING, ARGUMENTS
 from tests.server.wire import BASE_HEADERS, Served, call, serving
 from tests.support.keys import access_store, make_key

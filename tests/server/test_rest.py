@@ -22,8 +22,9 @@ from myria.notes.memories.sharing import Keeping
 from myria.settings import AuthSettings, RestSettings, Settings
 from myria.text.model_tokens import token_counter
 from myria_server.api.memtrace.handlers import ROUTES, _read_drafts
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF, TOOLS, output_schema
+from myria_server.api.tools import TOOLS, output_schema
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served, call, event, headers, listed, serving
 from tests.support.building import build_now
 from tests.support.keys import access_store, make_key

@@ -21,7 +21,7 @@ from myria_server import serving as http_module
 from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.openapi import document
 from myria_server.api.memtrace.routing import Route
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from myria_server.serving import HEADER_BYTES
 from tests.server.wire import Served, serving
 from tests.support.clock import Clock

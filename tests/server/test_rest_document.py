@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 
 from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.openapi import document
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served
 from tests.support.counts import SOAK, share
 from tests.support.patience import PATIENCE_S

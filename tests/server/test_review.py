@@ -12,8 +12,9 @@ from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import AuthSettings, ReviewSettings, Settings, TurnsSettings
 from myria_server.api.memtrace.handlers import ROUTES
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF, TOOLS
+from myria_server.api.tools import TOOLS
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served, call, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database

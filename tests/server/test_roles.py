@@ -26,9 +26,10 @@ from myria.settings import AuthSettings, RestSettings, Settings, TurnsSettings
 from myria_server.api.answers import Answer
 from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.routing import Route
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, output_schema, path_of
+from myria_server.api.tools import TOOLS, Tool, input_schema, output_schema, path_of
 from myria_server.api.without_read import open_model, open_part
+from myria_server.paths import PATH_OF, TURNS_OVER_HTTP
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.test_auth_matrix import ARGUMENTS, BODIES
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.keys import access_store, make_key

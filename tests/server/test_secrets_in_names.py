@@ -12,8 +12,8 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
 from myria_server.api.tools import path_of
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.postgres import Database
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import Served
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.server.wire import BASE_HEADERS, Served, call, event, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database

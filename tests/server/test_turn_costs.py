@@ -10,7 +10,8 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
-from myria_server.api.tools import PATH_OF, path_of
+from myria_server.api.tools import path_of
+from myria_server.paths import PATH_OF
 from tests.isolation.world import Statements
 from tests.server.wire import MODERN, Served, call, headers
 from tests.support.events import TENANT, conversation

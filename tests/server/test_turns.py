@@ -19,7 +19,8 @@ from myria.db.database import Database as Pool
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria_server.api.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, input_schema, output_schema
+from myria_server.api.tools import TOOLS, input_schema, output_schema
+from myria_server.paths import PATH_OF, TURNS_OVER_HTTP
 from tests.server import turn_rows
 from tests.server.turn_rows import MOST_ITEMS, PART_BYTES, said, texts
 from tests.server.wire import BASE_HEADERS, MODERN, Served, call, headers, listed, serving

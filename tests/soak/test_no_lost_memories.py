@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.soak.killing import kill
 from tests.support.counts import SOAK
 from tests.support.processes import Spawner, free_port

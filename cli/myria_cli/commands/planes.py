@@ -333,7 +333,7 @@ def _inherited_socket(descriptor: int) -> socket.socket:
 def _checked_api(settings: Settings, face: str, *, stdio: bool) -> ApiName:
     """Check the name of an API, and return it; with --stdio refuse one that the settings switch off."""
     from myria.settings import variable_of
-    from myria_server.api.tools import SWITCH_OF, served_apis
+    from myria_server.paths import SWITCH_OF, served_apis
 
     if face not in API_NAMES:
         raise InvalidArgument(f"--face must be one of {', '.join(API_NAMES)}", field="face")

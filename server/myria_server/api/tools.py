@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_type_hints
@@ -26,26 +25,9 @@ from myria_server.api.schemas import published_schema, schema_of_any
 from myria_server.api.turns import handlers as turns
 from myria_server.api.turns import schemas as turn_schemas
 from myria_server.api.without_read import open_model
+from myria_server.paths import PATH_OF
 
 PREFIX = "myria"
-
-PATH_OF: Mapping[ApiName, str] = {
-    "core": "/mcp",
-    "agent": "/mcp/agent",
-    "turns": "/mcp/turns",
-    "rest": "/mcp/memtrace",
-    "admin": "/mcp/admin",
-}
-"""The HTTP path of each API."""
-
-SWITCH_OF: Mapping[ApiName, str] = {"agent": "agent.enabled", "turns": "turns.enabled", "rest": "rest.enabled"}
-"""The setting that switches an API on, for those that can be off."""
-
-TURNS_OVER_HTTP: Mapping[str, str] = {
-    "/v1/turns:before": "memory_before_turn",
-    "/v1/turns:after": "memory_after_turn",
-}
-"""Tools of turns that hosts without an MCP client call by a plain POST, and where."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -265,11 +247,6 @@ TOOLS: tuple[Tool, ...] = (
 def path_of(name: str) -> str:
     """Return the path of the first API that offers a tool, by the tool's name without prefix."""
     return next(PATH_OF[tool.apis[0]] for tool in TOOLS if tool.name == name)
-
-
-def served_apis(settings: Settings) -> tuple[ApiName, ...]:
-    """Return the APIs that are not switched off."""
-    return tuple(api for api in PATH_OF if api not in SWITCH_OF or settings.get(SWITCH_OF[api]))
 
 
 def description(tool: Tool, limits: Limits) -> str:

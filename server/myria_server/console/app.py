@@ -59,9 +59,10 @@ from myria_server.console.rendering import PROTECTION, STATIC, page, static_file
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.sign_in_pages import SignInPages
 from myria_server.console.signing_in import IssuerSignIn
-from myria_server.console.visitors import PREFIX, Visitors, asked_as, is_same_origin
+from myria_server.console.visitors import Visitors, asked_as, is_same_origin
 from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.mcp.toolbox import Toolbox
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 MAX_QUERY_BYTES = 8_000
 """Bytes of what an address asks for: the links of a page repeat it."""

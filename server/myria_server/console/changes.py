@@ -18,7 +18,8 @@ from myria_server.console.fields import id_of
 from myria_server.console.forms import Form, Page
 from myria_server.console.live import LiveBuilds
 from myria_server.console.routes import FormRoute, PageRoute, Routes
-from myria_server.console.visitors import PREFIX, Visitor
+from myria_server.console.visitors import Visitor
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 _PAGE = 20
 

@@ -19,7 +19,8 @@ from myria_server.console.desk import Desk
 from myria_server.console.fields import text_of
 from myria_server.console.forms import Form, Page
 from myria_server.console.routes import FormRoute, PageRoute, Routes
-from myria_server.console.visitors import PREFIX, asked_as
+from myria_server.console.visitors import asked_as
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 _PAGE = 50
 _DAY_S = 86_400.0

@@ -20,7 +20,8 @@ from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of, text_of
 from myria_server.console.forms import Form, Page
 from myria_server.console.routes import FormRoute, PageRoute, Routes
-from myria_server.console.visitors import PREFIX, Visitor
+from myria_server.console.visitors import Visitor
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 _PAGE = 100
 _PAGE_OF_ANYBODY = 24

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from starlette.datastructures import URL
 from starlette.requests import Request
 
-from myria_server.console.visitors import PREFIX
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 
 def page_of(request: Request) -> str:

@@ -12,7 +12,7 @@ from myria.errors import CursorExpired, CursorInvalid, MyriaError
 from myria_server.console.desk import ToolRefused
 from myria_server.console.navigation import NavigationItem, section_of
 from myria_server.console.rendering import query
-from myria_server.console.visitors import PREFIX
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 FORM_REFUSED = "form_refused"
 """The code of a form that no page of the session sent."""

@@ -23,7 +23,7 @@ from myria.topics.lines import clean, clip
 from myria_server.console.fields import browser_moment, moment_of
 from myria_server.console.forms import marked_field, refusal_of, ticked, typed
 from myria_server.console.gists import gist_of
-from myria_server.console.visitors import PREFIX
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 STATIC = {
     "console.css": "text/css",

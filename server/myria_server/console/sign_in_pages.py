@@ -14,8 +14,9 @@ from myria_server.console.fields import form_of
 from myria_server.console.places import place_of
 from myria_server.console.rendering import page
 from myria_server.console.signing_in import CALLBACK, IssuerSignIn
-from myria_server.console.visitors import PREFIX, Visitors, is_same_origin
+from myria_server.console.visitors import Visitors, is_same_origin
 from myria_server.http.failure_limiter import FailureLimiter
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 _SEE_OTHER = 303
 

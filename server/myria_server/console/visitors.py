@@ -26,8 +26,8 @@ from myria_server.http.authentication import Authentication
 from myria_server.http.exchange import headers_of
 from myria_server.http.failure_limiter import FailureLimiter
 from myria_server.http.jwt_tokens import Tokens
+from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
-PREFIX = "/console"
 COOKIE = "myria_console"
 _SALT_BYTES = 12
 

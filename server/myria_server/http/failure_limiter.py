@@ -18,8 +18,8 @@ from myria.access.limits import CredentialUsage, Failures, network_of
 from myria.access.principal import ApiName, Principal
 from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
 from myria.log.quotas import TokenBucket
-from myria_server.api.tools import PATH_OF
 from myria_server.http.authentication import Headers, claimed_id
+from myria_server.paths import PATH_OF
 
 PROMPT_PER_S = 50.0
 """Refusals for too many requests that are answered at once, per second of one process."""

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from myria.access.grants import SCOPES
 from myria.access.issuers import Issuer
 from myria.access.principal import ROLES, ApiName, Role
-from myria_server.api.tools import PATH_OF
+from myria_server.paths import PATH_OF
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 

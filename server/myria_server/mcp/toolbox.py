@@ -33,11 +33,12 @@ from myria_server.api.answers import Answer
 from myria_server.api.api_call import CallResult, Json
 from myria_server.api.core.inputs import read
 from myria_server.api.memtrace.routing import Route
-from myria_server.api.tools import PATH_OF, SWITCH_OF, TOOLS, Tool, refusal_of, runner_of
+from myria_server.api.tools import TOOLS, Tool, refusal_of, runner_of
 from myria_server.api.without_read import open_part
 from myria_server.mcp import requestlog
 from myria_server.mcp.answers import Answers
 from myria_server.metrics import ServerMetrics
+from myria_server.paths import PATH_OF, SWITCH_OF
 
 logger = logging.getLogger(__name__)
 

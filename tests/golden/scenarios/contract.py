@@ -6,8 +6,9 @@ from typing import Any
 
 from myria.log.limits import Limits
 from myria_server.api.memtrace.handlers import ROUTES
-from myria_server.api.memtrace.schemas import PREFIX
-from myria_server.api.tools import PATH_OF, TOOLS, input_schema
+from myria_server.api.tools import TOOLS, input_schema
+from myria_server.paths import PATH_OF
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.golden.replay import Golden
 from tests.server.wire import LEGACY, MODERN
 

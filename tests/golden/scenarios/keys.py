@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.golden.replay import Golden
 from tests.support.keys import access_store, make_key
 

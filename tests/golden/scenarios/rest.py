@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.golden.replay import Golden
 
 COMMANDS = (("verify",), ("export",))

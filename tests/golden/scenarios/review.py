@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from myria.settings import ReviewSettings
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX as PREFIX
 from tests.golden.replay import ALL_FACES, Golden
 
 SETTINGS = replace(ALL_FACES, review=ReviewSettings(kinds=("decision", "fact_l0"), sources=("api:rest",)))

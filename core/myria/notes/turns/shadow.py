@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -24,7 +24,9 @@ from myria.errors import MyriaError
 from myria.notes.turns.facts import Fact
 from myria.notes.turns.items import REFERENCE_BEGIN, REFERENCE_END, SUMMARY_PREFIX, Json, identity_of, text_of
 from myria.notes.turns.model import Session
-from myria.notes.turns.preparing import Prepared
+
+if TYPE_CHECKING:  # the control plane forgets comparisons, and would import all of search for this
+    from myria.notes.turns.preparing import Prepared
 
 Call = Literal["before", "after"]
 Aspect = Literal["facts", "items", "tokens", "all"]

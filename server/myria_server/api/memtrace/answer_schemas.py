@@ -24,7 +24,7 @@ from myria.errors import (
 from myria.notes.memories.model import MemoryType
 from myria_server.api.answers import Answer, OpenAnswer
 from myria_server.api.fields import Json
-from myria_server.api.memtrace.schemas import PREFIX
+from myria_server.paths import REST_PREFIX
 
 _NOTED = "There where nothing fits: says that nothing is remembered of it"
 
@@ -194,8 +194,8 @@ _NEXT_STEP: Mapping[type[MyriaError], str] = {
     TenantSuspended: "an administrator ends it by `myria tenant resume`; until then nothing is read or kept",
     StorageQuotaExceeded: "erase what is no longer needed, or let an administrator give the tenant more room by "
     "`myria tenant set <tenant> bytes_stored=...`; reading goes on meanwhile",
-    DatabaseUnavailable: f"retry after a moment, with an Idempotency-Key where something is kept; {PREFIX}/ready says "
-    "when the database is there again",
+    DatabaseUnavailable: f"retry after a moment, with an Idempotency-Key where something is kept; {REST_PREFIX}/ready "
+    "says when the database is there again",
 }
 """What to do about an organisation that cannot be served."""
 

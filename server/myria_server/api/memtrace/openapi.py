@@ -34,6 +34,7 @@ from myria_server.api.memtrace.handlers import ROUTES
 from myria_server.api.memtrace.routing import Route
 from myria_server.api.schemas import without
 from myria_server.api.without_read import open_model
+from myria_server.paths import REST_PREFIX
 
 Json = dict[str, Any]
 
@@ -48,7 +49,7 @@ _COMMON_ERRORS: tuple[type[MyriaError], ...] = (
 )
 """Errors that stand for those with the same status, which every route may answer."""
 
-DOCUMENT_PATH, PAGE_PATH = rest.PREFIX + "/openapi.json", rest.PREFIX + "/docs"
+DOCUMENT_PATH, PAGE_PATH = REST_PREFIX + "/openapi.json", REST_PREFIX + "/docs"
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 
@@ -106,7 +107,7 @@ def document(version: str) -> Json:
     }
     paths: dict[str, Json] = {}
     for route in ROUTES:
-        paths.setdefault(rest.PREFIX + route.path, {})[route.method.lower()] = _operation_of(route)
+        paths.setdefault(REST_PREFIX + route.path, {})[route.method.lower()] = _operation_of(route)
     return {
         "openapi": "3.1.0",
         "info": {

@@ -27,6 +27,7 @@ from myria_server.api.api_call import Handler, Json
 from myria_server.api.core import inputs
 from myria_server.api.core.inputs import Input
 from myria_server.api.memtrace import schemas as rest
+from myria_server.paths import REST_PREFIX
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[Json]])
 
@@ -150,14 +151,14 @@ class Routes:
             InvalidText: an id that is no text in UTF-8, or holds NUL.
             NoteNotFound, AgentNotFound, SessionNotFound: an id that nothing can have.
         """
-        path = raw_path.decode("latin-1").partition("?")[0].removeprefix(rest.PREFIX).removesuffix("/")
+        path = raw_path.decode("latin-1").partition("?")[0].removeprefix(REST_PREFIX).removesuffix("/")
         candidates = {
             route.method: (route, path_match)
             for route, pattern in self._patterns
             if (path_match := pattern.fullmatch(path))
         }
         if not candidates:
-            raise PathNotFound(f"nothing is served here; {rest.PREFIX}/openapi.json says what is")
+            raise PathNotFound(f"nothing is served here; {REST_PREFIX}/openapi.json says what is")
         if method not in candidates:
             allow = ", ".join(sorted(candidates))
             raise MethodNotAllowed(f"this path takes {allow}", allow=allow)

@@ -33,9 +33,6 @@ from myria_server.api.fields import (
     optional_text,
 )
 
-PREFIX = "/api/v1"
-
-
 SESSION_STATUSES = ("active", "closed")
 
 DEFAULT_LISTED, DEFAULT_FOUND, MAX_LISTED = 100, 50, 1_000
