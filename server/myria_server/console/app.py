@@ -76,6 +76,8 @@ _SEE_OTHER = 303
 
 T = TypeVar("T")
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
 
 class Console:
     """The console as an ASGI application.
@@ -125,8 +127,8 @@ class Console:
         )
         self._app = Starlette(
             routes=[
-                Route(PREFIX, self._start),
-                Route(PREFIX + "/", self._start),
+                Route(PREFIX, self._with_desk(self._start)),
+                Route(PREFIX + "/", self._with_desk(self._start)),
                 Route(PREFIX + "/static/{name}", _static),
                 *sign_in.routes(),
                 *map(self._protected, pages),
@@ -154,85 +156,78 @@ class Console:
     def _protected(self, route: PageRoute | FormRoute) -> Route:
         """Return the route of a page or a form, behind the checks that are the same for all."""
         if isinstance(route, PageRoute):
-            return Route(PREFIX + route.path, self._viewing(route))
-        return Route(PREFIX + route.path, self._acting(route), methods=["POST"])
+            return Route(PREFIX + route.path, self._with_desk(partial(self._view, route)))
+        return Route(PREFIX + route.path, self._with_desk(partial(self._act, route)), methods=["POST"])
 
-    async def _desk(self, request: Request) -> Desk:
-        visitor = await self._visitors.visitor(request)
-        return Desk(
-            visitor=visitor,
-            names=asked_as(request.query_params.getlist("as")),
-            memory=self._memory,
-            settings=self._settings,
-            toolboxes=self._toolboxes,
-            limits=self._limits,
-            address_of=lambda: self._limiter.address(request.scope),
-            check_session=partial(self._visitors.visitor, request),
-        )
+    def _with_desk(self, answer: Callable[[Desk, Request], Awaitable[Response]]) -> Endpoint:
+        """Return an endpoint for visitors; it sends a browser without a valid session to sign in."""
 
-    def _viewing(self, route: PageRoute) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page, for visitors with one of its roles."""
-
-        async def answer(request: Request) -> Response:
+        async def endpoint(request: Request) -> Response:
             try:
-                desk = await self._desk(request)
+                visitor = await self._visitors.visitor(request)
             except MyriaError as error:
                 return self._refused(request, error)
+            desk = Desk(
+                visitor=visitor,
+                names=asked_as(request.query_params.getlist("as")),
+                memory=self._memory,
+                settings=self._settings,
+                toolboxes=self._toolboxes,
+                limits=self._limits,
+                address_of=lambda: self._limiter.address(request.scope),
+                check_session=partial(self._visitors.visitor, request),
+            )
+            return await answer(desk, request)
+
+        return endpoint
+
+    async def _view(self, route: PageRoute, desk: Desk, request: Request) -> Response:
+        """Answer a page, to visitors with one of its roles."""
+        usage = self._limits.of(desk.principal)
+        try:
+            if usage is not None:
+                usage.begin()
+        except MyriaError as error:
+            return await self._refusal(error, None, {}, desk, request)
+        try:
+            _need_address(desk, request)
+            desk.principal.need(route.roles, what="this page")
+            view = as_whom if route.is_as_somebody and _must_say_as_whom(desk, request) else route.view
+            answered = await self._within_deadline(_viewed(view, desk, request), desk)
+            if isinstance(answered, Response):
+                return answered
+            template, values = answered
+            waiting = await self._waiting(desk, request)
+            response = page(template, {**self._frame(desk, request), "waiting": waiting, **values})
+        except (ToolRefused, MyriaError) as error:
+            response = await self._refusal(error, route.form or AS_WHOM, request.query_params, desk, request)
+        finally:
+            if usage is not None:
+                usage.end()
+        self._visitors.keep(response, desk.visitor, request)
+        return response
+
+    async def _act(self, route: FormRoute, desk: Desk, request: Request) -> Response:
+        """Carry out a form, once it is proved to come from a page of this visitor."""
+        sent = await form_of(request)
+        if sent is None or not is_same_origin(request) or not desk.visitor.sent(sent.get("form_token", "")):
+            message = "This form was not sent by a page of this session. Open the page again and repeat it."
+            return self._problem(ToolRefused({"code": FORM_REFUSED, "message": message}, 403), desk, request)
+        try:
             usage = self._limits.of(desk.principal)
-            try:
-                if usage is not None:
-                    usage.begin()
-            except MyriaError as error:
-                return await self._refusal(error, None, {}, desk, request)
-            try:
-                _need_address(desk, request)
-                desk.principal.need(route.roles, what="this page")
-                view = as_whom if route.is_as_somebody and _must_say_as_whom(desk, request) else route.view
-                answered = await self._within_deadline(_viewed(view, desk, request), desk)
-                if isinstance(answered, Response):
-                    return answered
-                template, values = answered
-                waiting = await self._waiting(desk, request)
-                response = page(template, {**self._frame(desk, request), "waiting": waiting, **values})
-            except (ToolRefused, MyriaError) as error:
-                response = await self._refusal(error, route.form or AS_WHOM, request.query_params, desk, request)
-            finally:
-                if usage is not None:
-                    usage.end()
-            self._visitors.keep(response, desk.visitor, request)
-            return response
-
-        return answer
-
-    def _acting(self, route: FormRoute) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a form: it is carried out once it is proved to come from a page of this visitor."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                desk = await self._desk(request)
-            except MyriaError as error:
-                return self._refused(request, error)
-            sent = await form_of(request)
-            if sent is None or not is_same_origin(request) or not desk.visitor.sent(sent.get("form_token", "")):
-                message = "This form was not sent by a page of this session. Open the page again and repeat it."
-                return self._problem(ToolRefused({"code": FORM_REFUSED, "message": message}, 403), desk, request)
-            try:
-                usage = self._limits.of(desk.principal)
-                if usage is not None:
-                    usage.begin()
-                    usage.end()
-                _need_address(desk, request)
-                done = await self._within_deadline(route.act(desk, request, sent), desk)
-            except (ToolRefused, MyriaError) as error:
-                return await self._refusal(error, route.form, sent, desk, request)
-            if isinstance(done, Response):
-                return done
-            if isinstance(done, str):
-                return RedirectResponse(done, _SEE_OTHER)
-            template, values = done
-            return page(template, {**self._frame(desk, request), **values})
-
-        return answer
+            if usage is not None:
+                usage.begin()
+                usage.end()
+            _need_address(desk, request)
+            done = await self._within_deadline(route.act(desk, request, sent), desk)
+        except (ToolRefused, MyriaError) as error:
+            return await self._refusal(error, route.form, sent, desk, request)
+        if isinstance(done, Response):
+            return done
+        if isinstance(done, str):
+            return RedirectResponse(done, _SEE_OTHER)
+        template, values = done
+        return page(template, {**self._frame(desk, request), **values})
 
     async def _within_deadline(self, work: Awaitable[T], desk: Desk) -> T:
         """Return what a page's work returns, which shares the database fairly with other callers.
@@ -328,22 +323,18 @@ class Console:
             return RedirectResponse(address, _SEE_OTHER)
         return _problem_page(problem_of(error, request), {})
 
-    async def _start(self, request: Request) -> Response:
+    async def _start(self, desk: Desk, request: Request) -> Response:
         """Lead to the first page that a visitor may open."""
-        try:
-            desk = await self._desk(request)
-        except MyriaError as error:
-            return self._refused(request, error)
         sections = open_to(desk.principal)
         if not sections:
             return self._problem(RoleRequired(_NOTHING), desk, request)
         return RedirectResponse(PREFIX + sections[0].place, _SEE_OTHER)
 
     async def _not_served(self, request: Request, error: Exception) -> Response:
-        try:
-            desk = await self._desk(request)
-        except MyriaError as refused:
-            return self._refused(request, refused)
+        return await self._with_desk(partial(self._missing, error))(request)
+
+    async def _missing(self, error: Exception, desk: Desk, request: Request) -> Response:
+        """Answer where there is no such page, or one that does not take such a request."""
         if isinstance(error, HTTPException) and error.status_code == MethodNotAllowed.http_status:
             message = "This page does not take such a request. Open it again and repeat what you did."
             response = self._problem(MethodNotAllowed(message), desk, request)

@@ -11,7 +11,7 @@ from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import moment_of, number_of, whole_number_of
-from myria_server.console.forms import Form, Page, Values
+from myria_server.console.forms import Fields, Form, Page, Values
 from myria_server.console.names import NAMES
 from myria_server.console.routes import PageRoute, Routes
 from myria_server.console.topics import events_in, in_reading_order
@@ -32,7 +32,7 @@ _KEPT = (
 )
 """Fields of the form that every link on the page keeps."""
 
-FIELDS: Mapping[str, tuple[str, str]] = {
+FIELDS: Fields = {
     **NAMES,
     "query": ("q", "Question"),
     "since": ("since", "From"),
@@ -45,7 +45,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "expected": ("expected", "Event that you miss"),
     "id": ("expected", "Event that you miss"),
 }
-"""What a refusal of a question says of the form's fields (see `Form.fields`)."""
+"""What a refusal of a question says of the form's fields (see `Fields`)."""
 
 
 async def form(_desk: Desk, request: Request) -> Page:

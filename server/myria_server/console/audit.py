@@ -13,7 +13,7 @@ from myria.access import journal
 from myria_server.api.tools import TOOLS
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import text_of, time_of, whole_number_of
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.routes import PageRoute, Routes
 
 _PAGE = 50
@@ -21,8 +21,8 @@ _EXPORTED_AT_ONCE = 500
 _LONGEST = 200
 
 
-FIELDS: Mapping[str, tuple[str, str]] = {"since": ("since", "From"), "until": ("until", "Until")}
-"""What a refusal of filters says of the form's fields (see `Form.fields`)."""
+FIELDS: Fields = {"since": ("since", "From"), "until": ("until", "Until")}
+"""What a refusal of filters says of the form's fields (see `Fields`)."""
 
 _DID: Mapping[str, str] = {
     "console.sign_in": "signed in to the console",

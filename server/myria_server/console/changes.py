@@ -15,7 +15,7 @@ from myria.errors import InvalidArgument, PathNotFound
 from myria.llm.audit import spent_by_build
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import id_of
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.live import LiveBuilds
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import Visitor
@@ -99,8 +99,8 @@ ACTS: Mapping[str, _Act] = {
 """The acts, by the last part of their address."""
 
 
-FIELDS: Mapping[str, tuple[str, str]] = {"reason": ("reason", "Why")}
-"""What a refusal of an act says of its form's fields (see `Form.fields`)."""
+FIELDS: Fields = {"reason": ("reason", "Why")}
+"""What a refusal of an act says of its form's fields (see `Fields`)."""
 
 _OUTDATED = (
     "Since you opened this form the active snapshot has moved, or builds were paused or resumed: this form may have "

@@ -27,6 +27,9 @@ Page = tuple[str, Values]
 View = Callable[[Desk, Request], Awaitable[Page | Response]]
 """Answers a request that changes nothing: with a page, or with a file or a stream."""
 
+Fields = Mapping[str, tuple[str, str]]
+"""By the argument of a refusal, or its code where it names none: a field of a form, and what its page calls that."""
+
 _BELOW = re.compile(r"[.\[].*")
 """What follows the name of an argument in the path of a part of it: `participants[0]`."""
 
@@ -46,12 +49,11 @@ class Form:
 
     Args:
         view: shows it, and carries nothing out.
-        fields: by the argument of a refusal, or its code where it names none, a field of the form and what its page
-            calls that.
+        fields: those that may be refused.
     """
 
     view: View
-    fields: Mapping[str, tuple[str, str]]
+    fields: Fields
 
     def refusal(self, error: ToolRefused | MyriaError) -> FieldRefusal | None:
         """Return what a refusal says of a field of this form, None where it names none."""

@@ -17,7 +17,7 @@ from myria.access.store import NewKey
 from myria.errors import CredentialMissing, InvalidArgument
 from myria_server.console.desk import Desk
 from myria_server.console.fields import text_of
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import asked_as
 from myria_server.paths import CONSOLE_PREFIX as PREFIX
@@ -52,7 +52,7 @@ ABOUT_APIS: Mapping[ApiName, str] = {
     "admin": "for the roles admin and erase",
 }
 
-FIELDS: Mapping[str, tuple[str, str]] = {
+FIELDS: Fields = {
     "name": ("name", "Name"),
     "role": ("roles", "Role"),
     "role_required": ("roles", "Role"),
@@ -65,9 +65,9 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "expires": ("lifetime", "Ends after"),
     "reason": ("reason", "Why"),
 }
-"""What a refusal of a new key says of the form's fields (see `Form.fields`)."""
+"""What a refusal of a new key says of the form's fields (see `Fields`)."""
 
-ACT: Mapping[str, tuple[str, str]] = {"overlap": ("overlap", "The old key ends"), "reason": ("reason", "Why")}
+ACT: Fields = {"overlap": ("overlap", "The old key ends"), "reason": ("reason", "Why")}
 """The same of the forms that replace or revoke a key, or end a grant."""
 
 

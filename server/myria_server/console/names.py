@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from starlette.requests import Request
 
 from myria.search.people import names_beginning, names_beside
 from myria_server.console.desk import Desk
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Fields, Form, Page
 
 PICKERS = frozenset({"ask.html", "ask_as.html", "topics.html", "timeline.html", "people.html", "notes.html"})
 """Templates of pages on which a visitor chooses as whom to ask."""
 
-NAMES: Mapping[str, tuple[str, str]] = dict.fromkeys(("participants", "as"), ("as", "Ask as"))
-"""What a refusal of names says of the fields of these pages (see `Form.fields`)."""
+NAMES: Fields = dict.fromkeys(("participants", "as"), ("as", "Ask as"))
+"""What a refusal of names says of the fields of these pages (see `Fields`)."""
 
 _OFFERED = 100
 _SCOPES = 500

@@ -20,7 +20,7 @@ from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import whole_number_of
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.names import NAMES
 from myria_server.console.rendering import query
 from myria_server.console.routes import FormRoute, PageRoute, Routes
@@ -59,15 +59,15 @@ _FROM: Mapping[str, str] = {
 """What a link says of the note to which it leads."""
 
 
-FIELDS: Mapping[str, tuple[str, str]] = {
+FIELDS: Fields = {
     **dict.fromkeys(NAMES, ("as", "Person or agent")),
     "text": ("q", "Search"),
     "type": ("kind", "Kind"),
     "topic": ("topic", "Subject"),
 }
-"""What a refusal of a search says of the form's fields (see `Form.fields`)."""
+"""What a refusal of a search says of the form's fields (see `Fields`)."""
 
-RESTORED: Mapping[str, tuple[str, str]] = dict.fromkeys(("id", "note_not_found", "event_not_found"), ("note", "Its id"))
+RESTORED: Fields = dict.fromkeys(("id", "note_not_found", "event_not_found"), ("note", "Its id"))
 """The same of the form that restores a note."""
 
 

@@ -18,7 +18,7 @@ from myria.search.overview import Activity, Overview
 from myria.search.people import people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of, text_of
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import Visitor
 from myria_server.paths import CONSOLE_PREFIX as PREFIX
@@ -94,10 +94,10 @@ def is_agent(name: str) -> bool:
     return not _AGENTS.isdisjoint(_WORDS.findall(name.casefold()))
 
 
-WHOM: Mapping[str, tuple[str, str]] = {"of_participants": ("name", "Name")}
-"""What a refusal says of the field that asks whose events to erase (see `Form.fields`)."""
+WHOM: Fields = {"of_participants": ("name", "Name")}
+"""What a refusal says of the field that asks whose events to erase (see `Fields`)."""
 
-CONFIRMED: Mapping[str, tuple[str, str]] = {
+CONFIRMED: Fields = {
     "confirmed": ("confirmed", "To confirm, write the name once more"),
     "reason": ("reason", "Why"),
 }

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from myria.errors import InvalidArgument
 from myria.notes.kinds import policies
 from myria_server.console.desk import Desk, Json
-from myria_server.console.forms import Form, Page
+from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.rendering import query
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.wording import differences
@@ -27,10 +27,10 @@ _COMPARED = 2_000
 _PICK = "pick_"
 """Before the id of a note, the name of its checkbox."""
 
-FILTER: Mapping[str, tuple[str, str]] = {"kind": ("kind", "Kind"), "participant": ("participant", "Person or agent")}
-"""What a refusal of the filter says of its fields (see `Form.fields`)."""
+FILTER: Fields = {"kind": ("kind", "Kind"), "participant": ("participant", "Person or agent")}
+"""What a refusal of the filter says of its fields (see `Fields`)."""
 
-DECIDED: Mapping[str, tuple[str, str]] = {"note": ("note", "Notes"), "reason": ("reason", "Why")}
+DECIDED: Fields = {"note": ("note", "Notes"), "reason": ("reason", "Why")}
 """The same of the form that decides."""
 
 DECISIONS: Mapping[str, str] = {"approve": "approved", "refuse": "refused", "hold": "taken back"}
