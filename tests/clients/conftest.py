@@ -17,7 +17,9 @@ import pytest
 from myria_server.api.tools import TOOLS
 from tests.clients import toolchain
 from tests.server.conftest import memory, served, settings
+from tests.support.guardian import started
 from tests.support.patience import PATIENCE_S
+from tests.support.processes import Guardian
 
 __all__ = ["memory", "served", "settings"]
 
@@ -70,7 +72,8 @@ class Talking:
 class Outside:
     """Runs programs of other worlds, with a home of their own, and returns what they printed."""
 
-    def __init__(self, home: Path, node: Path, node_folder: Path, mcp1: Path) -> None:
+    def __init__(self, home: Path, node: Path, node_folder: Path, mcp1: Path, guardian: Guardian) -> None:
+        self._guardian = guardian
         self._home = home
         self._node = node
         self._node_folder = node_folder
@@ -100,46 +103,46 @@ class Outside:
     async def _run(
         self, command: Sequence[str | Path], cwd: Path, text: str, environment: Mapping[str, str]
     ) -> tuple[int, str, str]:
-        process = await asyncio.create_subprocess_exec(
-            *map(str, command),
-            cwd=cwd,
-            env=self._environment(**environment),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            out, err = await asyncio.wait_for(process.communicate(text.encode()), PATIENCE_S)
-        finally:
-            if process.returncode is None:
-                process.kill()
+        async with self._started(command, cwd, environment, stderr=asyncio.subprocess.PIPE) as process:
+            out, err = await process.communicate(text.encode())
         return process.returncode or 0, out.decode(), err.decode()
 
     @asynccontextmanager
     async def _talking(
         self, command: Sequence[str | Path], cwd: Path, environment: Mapping[str, str]
     ) -> AsyncIterator[Talking]:
+        async with self._started(command, cwd, environment, stderr=asyncio.subprocess.STDOUT) as process:
+            yield Talking(process)
+
+    @asynccontextmanager
+    async def _started(
+        self, command: Sequence[str | Path], cwd: Path, environment: Mapping[str, str], *, stderr: int
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run a program in a group of its own, which ends with the block, and with this process should it be killed."""
         process = await asyncio.create_subprocess_exec(
             *map(str, command),
             cwd=cwd,
             env=self._environment(**environment),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+            stderr=stderr,
+            start_new_session=True,
         )
+        self._guardian.tell(f"process {process.pid} {started(process.pid)}")
         try:
             async with asyncio.timeout(PATIENCE_S):
-                yield Talking(process)
+                yield process
         finally:
             if process.returncode is None:
                 process.kill()
             await process.wait()
+            self._guardian.tell(f"done {process.pid}")
 
     def _environment(self, **more: str) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(self._home), "NO_COLOR": "1", **more}
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Outside:
+def outside(tmp_path: Path, guardian: Guardian) -> Outside:
     """The clients that other people make; the first test of a machine installs them."""
-    return Outside(tmp_path, toolchain.node(), toolchain.node_folder(), toolchain.mcp1())
+    return Outside(tmp_path, toolchain.node(), toolchain.node_folder(), toolchain.mcp1(), guardian)

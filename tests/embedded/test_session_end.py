@@ -19,15 +19,25 @@ pytestmark = pytest.mark.processes
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 
 SESSION = """
-import subprocess, sys, time
+import asyncio, sys
+from pathlib import Path
 sys.path[:0] = {root!r}
 from tests.conftest import *
+from tests.clients.conftest import Outside
 
-def test_forever(databases, database, spawn, capfd):
+async def sleep_as_a_client(guardian, tell):
+    here = Path.cwd()
+    async with Outside(here, Path("/bin/sleep"), here, here, guardian).node_talking("300") as client:
+        tell(client._process.pid)
+        await asyncio.sleep(300)
+
+def test_forever(guardian, databases, database, spawn, capfd):
     child = spawn("sleep", "300")
-    with capfd.disabled():
-        print("running", databases.server.pid, child.pid, databases.folder, databases.server._socket_folder, flush=True)
-    time.sleep(300)
+    def tell(client):
+        with capfd.disabled():
+            folders = (databases.folder, databases.server._socket_folder)
+            print("running", databases.server.pid, child.pid, client, *folders, flush=True)
+    asyncio.run(sleep_as_a_client(guardian, tell))
 """
 
 
@@ -49,11 +59,11 @@ def test_nothing_outlives_a_session(tmp_path: Path, spawn: Spawner, number: sign
     paths = {"PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)}
     options = ("-c", os.devnull, "-p", "no:cacheprovider")
     session = spawn.python("-m", "pytest", *options, file, cwd=tmp_path, env=paths)
-    found = session.wait_for(r"running (\d+) (\d+) (\S+) (\S+)", 180)
+    found = session.wait_for(r"running (\d+) (\d+) (\d+) (\S+) (\S+)", 180)
     os.killpg(session.pid, number)
     session.wait(120)
-    for pid in (int(found[1]), int(found[2])):
+    for pid in map(int, found.groups()[:3]):
         wait_until(partial(is_gone, pid), 120, f"the end of {pid}")
-    for folder in (Path(found[3]), Path(found[4])):
+    for folder in (Path(found[4]), Path(found[5])):
         wait_until(partial(is_removed, folder), 120, f"the removal of {folder}")
-    assert re.fullmatch(r"myria-tests-\w+", Path(found[3]).name)
+    assert re.fullmatch(r"myria-tests-\w+", Path(found[4]).name)
