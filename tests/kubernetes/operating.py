@@ -66,9 +66,7 @@ class Installation:
 
     def start(self, *, ready: bool = True, url: str | None = None, **settings: str) -> Spawned:
         """Start an operator; return once it watches."""
-        one = self.spawn.python(
-            "-m",
-            "myria_cli.main",
+        one = self.spawn.myria(
             "operate",
             "--pod-template",
             self.template,

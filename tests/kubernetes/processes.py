@@ -12,9 +12,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from tests.kubernetes.node import Container, Node, Pod
+from tests.support.counts import SOAK
+from tests.support.forking import Forked
 
 SERVICE_ACCOUNT_FOLDER = "SERVICE_ACCOUNT_FOLDER"
 
@@ -63,6 +65,9 @@ class Processes:
         self, container: Container, command: Sequence[str], environment: Mapping[str, str], output: BinaryIO
     ) -> subprocess.Popen[bytes]:
         """Start the command in the pod's folder."""
+        if command[0] == "myria" and "PYTHONPATH" not in environment and not SOAK:
+            fork = Forked(command[1:], env=environment, cwd=container.pod.folder, output=output.fileno())
+            return cast("subprocess.Popen[bytes]", fork)
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -26,10 +26,7 @@ class Serving:
 
     def __init__(self, spawn: Spawner, database: Database) -> None:
         self._port = free_port()
-        self._process = spawn.python(
-            *("-m", "myria_cli.main", "serve", "--port", str(self._port)),
-            env={"MYRIA_POSTGRES_DSN": database.tcp.server},
-        )
+        self._process = spawn.myria("serve", "--port", str(self._port), env={"MYRIA_POSTGRES_DSN": database.tcp.server})
         self._process.wait_for("serving MCP")
 
     def ask(self, *participants: str) -> Seen:

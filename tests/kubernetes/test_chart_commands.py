@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import helm_python as helm
@@ -20,7 +20,7 @@ from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError
 from tests.kubernetes.node import Node
 from tests.kubernetes.place import Place, kubectl_program
-from tests.support.processes import wait_until
+from tests.support.processes import Spawner, wait_until
 
 TRIAL = {"postgres": {"mode": "trial"}}
 
@@ -32,16 +32,23 @@ def grant(place: Place, account: str) -> None:
             place.admin.apply(one, place.name)
 
 
-def myria(place: Place, account: str, *arguments: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command as a ServiceAccount; `url` puts a proxy in front of the API server."""
-    return subprocess.run(
-        [sys.executable, "-m", "myria_cli.main", *arguments],
-        env={"KUBECONFIG": str(place.kubeconfig(account, url=url)), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a command ended."""
+
+    returncode: int
+    said: str
+
+
+@pytest.fixture
+def myria(place: Place, spawn: Spawner) -> Callable[..., Done]:
+    """Run a command as a ServiceAccount."""
+
+    def run(account: str, *arguments: str) -> Done:
+        program = spawn.myria(*arguments, env={"KUBECONFIG": str(place.kubeconfig(account))})
+        return Done(returncode=program.wait(), said=program.output())
+
+    return run
 
 
 def login(secret: Json) -> dict[str, str]:
@@ -49,16 +56,16 @@ def login(secret: Json) -> dict[str, str]:
     return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
 
 
-def test_logins_are_made_once_and_kept(place: Place) -> None:
+def test_logins_are_made_once_and_kept(place: Place, myria: Callable[..., Done]) -> None:
     """Each Secret gets a password of its own and the string with it; the second run changes nothing."""
     grant(place, "myria-logins")
     command = (
         *("make-logins", "--host", f"db.{place.name}", "--database", "memory", "--label", "example.org/kind=login"),
         *("login-server=myria_server", "login-builder=myria_builder"),
     )
-    first = myria(place, "myria-logins", *command)
-    assert first.returncode == 0, first.stderr
-    assert "made login-server, login-builder" in first.stderr
+    first = myria("myria-logins", *command)
+    assert first.returncode == 0, first.said
+    assert "made login-server, login-builder" in first.said
     made = {name: place.admin.get("Secret", name, place.name) for name in ("login-server", "login-builder")}
     for name, role in (("login-server", "myria_server"), ("login-builder", "myria_builder")):
         held = login(made[name])
@@ -68,14 +75,14 @@ def test_logins_are_made_once_and_kept(place: Place) -> None:
         assert made[name]["type"] == "kubernetes.io/basic-auth"
         assert made[name]["metadata"]["labels"] == {"example.org/kind": "login"}
     assert login(made["login-server"])["password"] != login(made["login-builder"])["password"]
-    again = myria(place, "myria-logins", *command)
+    again = myria("myria-logins", *command)
     assert again.returncode == 0
-    assert "2 were there already" in again.stderr
+    assert "2 were there already" in again.said
     for name, before in made.items():
         assert place.admin.get("Secret", name, place.name)["data"] == before["data"]
 
 
-def test_making_logins_cannot_read_secrets(place: Place) -> None:
+def test_making_logins_cannot_read_secrets(place: Place, myria: Callable[..., Done]) -> None:
     """Its Role lets it create, and nothing else; without the Role the error says what is refused."""
     place.secret("other", {"a": "b"})
     grant(place, "myria-logins")
@@ -83,27 +90,27 @@ def test_making_logins_cannot_read_secrets(place: Place) -> None:
     with pytest.raises(ApiError, match="forbidden"):
         api.get("Secret", "other", place.name)
     api.close()
-    refused = myria(place, "myria-builder", "make-logins", "--host", "db", "a=b")
+    refused = myria("myria-builder", "make-logins", "--host", "db", "a=b")
     assert refused.returncode == 6
-    assert "create secrets" in refused.stderr
+    assert "create secrets" in refused.said
 
 
-def test_a_keys_secret_is_made_once_and_kept(place: Place) -> None:
+def test_a_keys_secret_is_made_once_and_kept(place: Place, myria: Callable[..., Done]) -> None:
     """A Secret gets a new random key in the field that was asked for; the second run leaves it as it is."""
     grant(place, "myria-admin-key")
     command = ("make-key-secret", "first-key", "--field", "token", "--label", "example.org/kind=key")
-    first = myria(place, "myria-admin-key", *command)
-    assert first.returncode == 0, first.stderr
+    first = myria("myria-admin-key", *command)
+    assert first.returncode == 0, first.said
     made = place.admin.get("Secret", "first-key", place.name)
     assert made["metadata"]["labels"] == {"example.org/kind": "key"}
     text = login(made)["token"]
     assert parse_key(text) is not None
-    assert text not in first.stdout + first.stderr
-    again = myria(place, "myria-admin-key", *command)
+    assert text not in first.said
+    again = myria("myria-admin-key", *command)
     assert again.returncode == 0
-    assert "there already" in again.stderr
+    assert "there already" in again.said
     assert place.admin.get("Secret", "first-key", place.name)["data"] == made["data"]
-    assert myria(place, "myria-admin-key", "make-key-secret", "other-key").returncode == 0
+    assert myria("myria-admin-key", "make-key-secret", "other-key").returncode == 0
     assert login(place.admin.get("Secret", "other-key", place.name))["key"] != text
 
 

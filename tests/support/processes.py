@@ -13,7 +13,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
+from tests.support.counts import SOAK
+from tests.support.forking import Forked
 from tests.support.guardian import started
 from tests.support.patience import PATIENCE_S
 
@@ -85,18 +88,31 @@ class Spawned:
     """A program under test, in a session of its own; its output is kept in a file."""
 
     def __init__(
-        self, command: Sequence[str | Path], *, env: Mapping[str, str] | None, cwd: Path | None, stdin: int | None
+        self,
+        command: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: Path | None,
+        stdin: int | None = None,
+        forked: bool = False,
     ) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
-        self.process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.DEVNULL if stdin is None else stdin,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **UNROUTED, **(env or {})},
-            cwd=cwd,
-            start_new_session=True,
-        )
+        words = [str(part) for part in command]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **UNROUTED, **(env or {})}
+        self.process: subprocess.Popen[bytes]
+        if forked:
+            fork = Forked(words, env=environment, cwd=cwd, output=self._output.fileno())
+            self.process = cast("subprocess.Popen[bytes]", fork)
+        else:
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=cwd,
+                start_new_session=True,
+            )
 
     @property
     def pid(self) -> int:
@@ -163,14 +179,22 @@ class Spawner:
         stdin: int | None = None,
     ) -> Spawned:
         """Start `command` with our environment plus `env`."""
-        one = Spawned(command, env=env, cwd=cwd, stdin=stdin)
-        self._started.append(one)
-        self._guardian.tell(f"process {one.pid} {started(one.pid)}")
-        return one
+        return self._kept(Spawned(command, env=env, cwd=cwd, stdin=stdin))
 
     def python(self, *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Spawned:
         """Start this Python with `arguments`, e.g. `"-m", "myria_cli.main"`."""
         return self(sys.executable, *arguments, env=env, cwd=cwd)
+
+    def myria(self, *arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Spawned:
+        """Start a command of `myria`, such as "operate"; but for soak runs it is forked, with all of it imported."""
+        if SOAK or "PYTHONPATH" in (env or {}):
+            return self.python("-m", "myria_cli.main", *arguments, env=env, cwd=cwd)
+        return self._kept(Spawned(arguments, env=env, cwd=cwd, forked=True))
+
+    def _kept(self, one: Spawned) -> Spawned:
+        self._started.append(one)
+        self._guardian.tell(f"process {one.pid} {started(one.pid)}")
+        return one
 
     def end_all(self) -> None:
         """End what still runs, last started first."""
