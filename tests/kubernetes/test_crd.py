@@ -247,12 +247,12 @@ def test_the_schema_decides_by_structure(case: str, spec_schema: Json) -> None:
     assert validator.is_valid({**GOOD, **BAD}[case]) == (case in GOOD)
 
 
-@pytest.mark.parametrize("case", GOOD)
-def test_the_api_server_accepts(case: str, place: Place) -> None:
+def test_the_api_server_accepts(place: Place) -> None:
     """A real API server accepts the good specs, and drops nothing of them."""
-    created = place.admin.create(rebuild("case") | {"spec": GOOD[case]}, place.name, dry_run=True)
-    assert created["spec"] == {"tenant": "default", **GOOD[case]}
-    assert "status" not in created
+    for case, good in GOOD.items():
+        created = place.admin.create(rebuild("case") | {"spec": good}, place.name, dry_run=True)
+        assert created["spec"] == {"tenant": "default", **good}, case
+        assert "status" not in created
 
 
 def test_the_api_server_refuses(place: Place) -> None:
