@@ -26,6 +26,7 @@ PAGES = (
     "/keys/{key}/rotate",
     "/keys/grants",
     "/keys/grants/{grant}",
+    "/audit",
 )
 """The address of each page of keys below the console's; `{name}` stands for what the test keeps."""
 
