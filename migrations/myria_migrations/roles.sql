@@ -42,6 +42,15 @@ GRANT INSERT, UPDATE, DELETE ON myria.note_looks, myria.notes_shown TO myria_ser
 GRANT UPDATE (status, activated_at, archived_at) ON myria.snapshots TO myria_server;
 GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_server;
 GRANT UPDATE (status, finished_at, error) ON myria.builds TO myria_server;
+-- A request that it gives up becomes a build that has ended; it begins none.
+GRANT INSERT ON myria.builds TO myria_server;
+DROP POLICY IF EXISTS myria_server_gives_up ON myria.builds;
+CREATE POLICY myria_server_gives_up ON myria.builds AS RESTRICTIVE FOR INSERT TO myria_server
+    WITH CHECK (status = 'aborted' AND snapshot_id IS NULL);
+GRANT UPDATE (build_id) ON myria.rebuild_requests TO myria_server;
+DROP POLICY IF EXISTS myria_server_gives_up ON myria.rebuild_requests;
+CREATE POLICY myria_server_gives_up ON myria.rebuild_requests AS RESTRICTIVE FOR UPDATE TO myria_server
+    USING (build_id IS NULL) WITH CHECK (build_id IS NOT NULL);
 -- It proves keys, grants, tokens and sessions by functions that want a secret shown, and no plane but the control plane lists them.
 REVOKE SELECT ON myria.keys, myria.oauth_grants, myria.oauth_tokens, myria.console_sessions, myria.access_log, myria.call_log
     FROM myria_server, myria_builder;

@@ -251,6 +251,11 @@ def test_a_build_is_given_up(myria: Call, database: Database, sample_file: Path)
     assert myria("abort", "--reason", "wrong model", "--json").json == {"build_id": build_id, "status": "aborted"}
     assert myria("status", "--json").json["last_build"]["status"] == "aborted"
     assert myria("audit", "--access", "--json").json["access"][0]["details"] == {"reason": "wrong model"}
+    myria("rebuild", "--json")
+    request_id = myria("status", "--json").json["waiting"][0]["request_id"]
+    assert f"{request_id} waits for a builder" in " ".join(myria("status").out.split())
+    assert myria("abort", "--json").json["status"] == "aborted"
+    assert myria("status", "--json").json["queued"] == 0
     nothing = myria("abort")
     assert (nothing.status, "build_not_found" in nothing.err) == (3, True)
     held = myria("rebuild", "--here", "--hold", "--json").json["build_id"]

@@ -154,7 +154,8 @@ def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
 
 
 def test_a_build_that_an_administrator_gives_up_ends_its_resource(installation: Installation) -> None:
-    """Given up as the console does: the condition says by whom and why, the Job ends, and only new events build."""
+    """Given up as the console does: the condition says by whom and why, the Job ends, and only new events build. So it
+    is with one that waits: it never gets a Job."""
     place = installation.place
     installation.append(12)
     installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 3600; exec "$@"', "sh", *command]
@@ -162,13 +163,15 @@ def test_a_build_that_an_administrator_gives_up_ends_its_resource(installation: 
     wait_until(installation.node.running, 60, "a pod")
     (build,) = installation.builds()
 
-    async def give_up() -> Json:
+    async def give_up(name: str) -> Json:
         async with Pool(installation.database.server_dsn) as pool:
-            return await Registry(pool, Settings()).abort(
-                "default", build["build_id"], actor="ada", reason="wrong model"
-            )
+            return await Registry(pool, Settings()).abort("default", name, actor="ada", reason="wrong model")
 
-    installation.databases.loop.run(give_up())
+    async def waiting() -> list[Json]:
+        async with Pool(installation.database.server_dsn) as pool:
+            return await Registry(pool, Settings()).waiting("default")
+
+    installation.databases.loop.run(give_up(build["build_id"]))
     (resource,) = place.rebuilds()
     ended = place.wait_terminal(resource["metadata"]["name"])
     assert reason(ended) == reason(ended, "Published") == ("False", "Aborted")
@@ -189,6 +192,15 @@ def test_a_build_that_an_administrator_gives_up_ends_its_resource(installation: 
         lambda: len(installation.builds()) == 3 and installation.builds()[2]["finished_at"], 60, "the next build"
     )
     assert installation.builds()[2]["trigger"] == "tail_threshold"
+    place.rebuild("paused", suspend=True)
+    wait_until(lambda: installation.databases.loop.run(waiting()), 20, "the request")
+    (request,) = installation.databases.loop.run(waiting())
+    assert request["waits_for"] == "suspend"
+    installation.databases.loop.run(give_up(request["request_id"]))
+    ended = place.wait_terminal("paused")
+    assert reason(ended) == reason(ended, "Published") == ("False", "Aborted")
+    assert "given up by ada: wrong model" in condition(ended, "Succeeded")["message"]
+    assert not place.jobs_of(ended)
 
 
 def test_a_resource_of_another_installation_is_left_alone(installation: Installation) -> None:

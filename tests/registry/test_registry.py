@@ -11,10 +11,14 @@ import pytest
 
 from myria import errors
 from myria.builds import Outcome
+from myria.builds.queue import take_up
+from myria.builds.run import run_build
 from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
+from tests.support.locks import somebody_waits
 from tests.support.postgres import Database
 
 
@@ -207,6 +211,85 @@ async def test_a_build_that_ended_cannot_be_given_up(database: Database, registr
         assert ("rollback" in refused.value.message) == (ended == "succeeded")
         assert await registry.build(TENANT, build_id) == before
     assert (await registry.status(TENANT))["active_snapshot_id"] == active
+
+
+async def test_a_request_that_waits_is_given_up_once(database: Database, registry: Registry) -> None:
+    """It becomes a build that was given up, with who and why; no builder takes it up, and the other request stays."""
+    (active,) = await snapshots(database, 1)
+    request_id = (await registry.request_build(TENANT, full=True, reason="new planner", actor="eve"))["request_id"]
+    other_id = (await registry.request_build(TENANT))["request_id"]
+    assert [one["waits_for"] for one in await registry.waiting(TENANT)] == ["builder", "builder"]
+
+    given_up = [await registry.abort(TENANT, request_id, actor=name, reason="x") for name in ("ada", "bob")]
+
+    build, *_ = await registry.builds(TENANT)
+    assert given_up == [{"build_id": build["build_id"], "status": "aborted"}] * 2
+    assert (build["asked_by"], build["reason"], build["full"]) == ("eve", "new planner", True)
+    assert build["error"]["message"] == "given up by ada: x"
+    status = await registry.status(TENANT)
+    assert [one["request_id"] for one in status["waiting"]] == [other_id]
+    assert (status["active_snapshot_id"], status["queued"], status["building"]) == (active, 1, False)
+    async with Pool(database.operator_dsn) as control:
+        taken_up = await take_up(control, TENANT)
+    assert taken_up is not None
+    assert (await registry.request(TENANT, other_id))["build_id"] == taken_up["build_id"]
+    with pytest.raises(errors.BuildNotFound):
+        await registry.abort(TENANT, "req_nowhere")
+
+
+async def test_a_request_given_up_while_a_build_runs_is_not_the_newest(database: Database, registry: Registry) -> None:
+    """What builds do now, and how the last one ended, is told of the build that ran."""
+    await append(database.server_dsn, conversation(12))
+    build_id = await builds.queue(database)
+    request_id = (await registry.request_build(TENANT))["request_id"]
+    assert [one["waits_for"] for one in (await registry.status(TENANT))["waiting"]] == ["build"]
+    await registry.abort(TENANT, request_id)
+    assert (await registry.status(TENANT))["last_build"]["build_id"] == build_id
+    await run_build(builds.DEFAULTS, database.builder_dsn, TENANT, build_id)
+    newest = (await registry.status(TENANT))["last_build"]
+    assert (newest["build_id"], newest["status"]) == (build_id, "succeeded")
+
+
+@pytest.mark.parametrize("builder_is_first", [True, False])
+async def test_a_request_has_one_outcome_when_a_builder_takes_it_up(
+    database: Database, registry: Registry, *, builder_is_first: bool
+) -> None:
+    """Who gives it up waits for the builder, and then gives up its build; a builder finds nothing to take up."""
+    request_id = (await registry.request_build(TENANT))["request_id"]
+    async with Pool(database.operator_dsn) as control:
+        if builder_is_first:
+            async with control.write(TENANT) as builder:
+                row = await builder.fetchrow(sql("builds.oldest_waiting"), TENANT, False, False)
+                giving_up = asyncio.create_task(registry.abort(TENANT, request_id))
+                observer = await asyncpg.connect(database.superuser_dsn)
+                await somebody_waits(observer)
+                await observer.close()
+                enqueued = (TENANT, "bld_first", "manual", False, False, None, row["request_id"])
+                await builder.fetchval(sql("builds.enqueue"), *enqueued)
+                await builder.execute(sql("builds.take_up"), TENANT, "bld_first", request_id, False, False)
+            assert await giving_up == {"build_id": "bld_first", "status": "aborted"}
+        else:
+            both = await asyncio.gather(registry.abort(TENANT, request_id), take_up(control, TENANT))
+            assert both[0]["status"] == "aborted"
+        assert await take_up(control, TENANT) is None
+    (build,) = await registry.builds(TENANT)
+    assert (build["status"], build["request_id"]) == ("aborted", request_id)
+    assert (await registry.status(TENANT))["queued"] == 0
+
+
+async def test_serving_can_end_requests_and_no_more(database: Database, registry: Registry) -> None:
+    """Its role of PostgreSQL begins no build, and lets no build go that has taken a request up."""
+    request_id = (await registry.request_build(TENANT))["request_id"]
+    await registry.abort(TENANT, request_id)
+    async with Pool(database.server_dsn) as pool:
+        with pytest.raises(errors.ConfigurationError, match="row-level security"):
+            async with pool.write(TENANT) as connection:
+                await connection.execute(
+                    "INSERT INTO myria.builds (tenant_id, build_id, trigger) VALUES ($1, 'bld_x', 'manual')", TENANT
+                )
+        async with pool.write(TENANT) as connection:
+            await connection.execute("UPDATE myria.rebuild_requests SET build_id = NULL")
+    assert (await registry.request(TENANT, request_id))["build_id"] is not None
 
 
 async def test_only_one_of_two_concurrent_moves_wins(database: Database, registry: Registry) -> None:

@@ -117,6 +117,12 @@ async def test_a_build_is_given_up_over_mcp(served: Served, database: Database) 
         assert gone == {"build_id": build_id, "status": "aborted"}
     status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
     assert (status["queued"], status["last_build"]["status"], status["last_build"]["error"]) == (0, "aborted", None)
+    asked = fits("trigger_build", await served.call("trigger_build", {}))["request_id"]
+    status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
+    assert [(one["request_id"], one["waits_for"]) for one in status["waiting"]] == [(asked, "builder")]
+    gone = fits("abort_build", await served.call("abort_build", {"build_id": asked}))
+    assert gone["status"] == "aborted"
+    assert (await served.call("get_snapshot_status", {})).content["waiting"] == []
     for name, code in ((ended, "build_ended"), ("bld_nobody", "build_not_found")):
         assert (await served.call("abort_build", {"build_id": name})).code == code
 

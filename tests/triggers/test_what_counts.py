@@ -175,6 +175,22 @@ async def test_what_was_aborted_is_not_tried_again(database: Database, loop: Con
         assert await trigger(loop) == "inactivity"
 
 
+async def test_a_cause_that_was_given_up_while_it_waited_is_not_asked_for_again(
+    database: Database, loop: ControlLoop
+) -> None:
+    """No build is asked for again for these events, until new ones come; the request itself is never taken up."""
+    await append(database.server_dsn, conversation(12))
+    assert await loop.ask_when_due(TENANT)
+    async with Pool(database.server_dsn) as pool:
+        registry = Registry(pool, SETTINGS)
+        (waiting,) = await registry.waiting(TENANT)
+        await registry.abort(TENANT, waiting["request_id"])
+    await quiet(database)
+    assert await trigger(loop) is None
+    await append(database.server_dsn, conversation(12, seed=2, start=5000))
+    assert await trigger(loop) == "tail_threshold"
+
+
 async def test_a_superseded_build_is_no_attempt(database: Database, loop: ControlLoop) -> None:
     """What a superseded build would have taken is due again: it was never tried on what is active now."""
     await append(database.server_dsn, conversation(12))

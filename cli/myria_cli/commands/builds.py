@@ -90,11 +90,16 @@ async def abort(
     options: Options,
     *,
     build: Annotated[
-        str | None, typer.Argument(metavar="BUILD", help="Id of the build; left out: the one that is unfinished.")
+        str | None,
+        typer.Argument(
+            metavar="BUILD",
+            help="Id of the build, or of the request; left out: the unfinished one, else the request that is next.",
+        ),
     ] = None,
     reason: Reason = None,
 ) -> None:
-    """Give up a build that is queued, running or held. The active snapshot stays; new events start the next build.
+    """Give up a build that waits, is queued, running or held. The active snapshot stays; new events start the next
+    build.
 
     Examples:
         myria abort --reason 'wrong model'
@@ -113,15 +118,18 @@ async def abort(
 
 
 async def _unfinished(registry: Registry, tenant: str) -> str:
-    """Return the tenant's unfinished build.
+    """Return the tenant's unfinished build, or the request that is taken up next.
 
     Raises:
-        BuildNotFound: every build has ended.
+        BuildNotFound: every build has ended, and nothing waits.
     """
-    newest = (await registry.status(tenant))["last_build"]
-    if newest is None or newest["finished_at"] is not None:
-        raise BuildNotFound("no build is queued or runs; name one that is held")
-    return str(newest["build_id"])
+    status = await registry.status(tenant)
+    newest = status["last_build"]
+    if newest is not None and newest["finished_at"] is None:
+        return str(newest["build_id"])
+    if status["waiting"]:
+        return str(status["waiting"][0]["request_id"])
+    raise BuildNotFound("no build waits, is queued or runs; name one that is held")
 
 
 @command(app, "publish")

@@ -12,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from myria.builds.model import Degraded
+from myria.builds.queue import WAITS_FOR
 from myria.db.clock import to_microseconds
 from myria.db.database import Connection
 from myria_cli import console
@@ -271,6 +272,7 @@ def _status_fields(where: str, answer: Json) -> list[tuple[str, object]]:
         ("fresh tail", count(answer["tail_events"], "event")),
         ("building", answer["building"]),
         ("queued", answer["queued"]),
+        *(("", f"{one['request_id']} waits {WAITS_FOR[one['waits_for']]}") for one in answer["waiting"]),
         ("automatic builds", f"paused: {answer['paused_reason']}" if answer["paused"] else "on"),
     ]
     if last_build:

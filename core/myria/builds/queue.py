@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,17 @@ logger = logging.getLogger(__name__)
 
 SCHEDULED = "schedule:"
 """Prefix of the cause keys of a schedule. Such builds are manual ones, but wait while automatic builds pause."""
+
+WAITS_FOR: Mapping[str, str] = {
+    "permission": "for leave: this tenant may run none (`concurrent_builds=0`)",
+    "suspend": "until `suspend` of its MyriaRebuild is false",
+    "build": "for the build before it to end",
+    "pause": "for automatic builds to go on, which are paused",
+    "builder": "for a builder: no `myria up` and no operator has begun it yet",
+    "slot": "for a slot (`operator.max_builds`), or for an operator to work",
+    "pod": "for a pod of its Job; `kubectl describe mrb` says what keeps it",
+}
+"""What a build that has not begun waits for, in words that go on from "it waits"."""
 
 _MAX_DOUBLINGS = 3
 """How often the turn of a slow tenant doubles at most, so that work that cannot be interrupted can end some time."""

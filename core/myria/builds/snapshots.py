@@ -20,6 +20,7 @@ from myria import errors
 from myria.builds.due import Trigger
 from myria.builds.finish import degraded_build, free_numbers, move_pointer
 from myria.builds.model import BuildRow, Resource
+from myria.builds.queue import automatic_builds_pause
 from myria.db.clock import rfc3339_of, to_datetime, to_microseconds
 from myria.db.database import Connection, Database
 from myria.db.locks import lock_key
@@ -44,6 +45,12 @@ _RESTORABLE = ("active", "archived")
 
 _GIVES_UP = ("queued", "running", "held")
 """Statuses of a build that can be given up."""
+
+MOST_WAITING = 20
+"""Requests that wait that a list holds."""
+
+_WAITING_FIELDS = ("request_id", "trigger", "full", "created_at", "waits_for")
+"""What every reader of a tenant may see of a request that waits."""
 
 _SNAPSHOT_COLUMNS = (
     *("snapshot_id", "parent_snapshot_id", "status", "number", "build_id", "first_event_seq", "cutoff"),
@@ -156,13 +163,17 @@ class Registry:
     async def build(self, tenant: str, build_id: str) -> Json:
         """Return one build with its progress (`tasks`, `tasks_done`, `events`).
 
+        `waits_for` says what a build that has not begun waits for: `suspend` (its resource's), `slot`, `pod` or
+        `builder`; None once it has begun.
+
         Raises:
             BuildNotFound: no such build.
         """
         async with self._database.read(tenant) as connection:
             row = await _kept_build(connection, tenant, build_id)
             progress = await connection.fetchrow(sql("builds.progress"), tenant, build_id)
-            return {**await _build(connection, tenant, BuildRow.from_row(row)), "progress": dict(progress or {})}
+            build = await _build(connection, tenant, BuildRow.from_row(row))
+            return {**build, "waits_for": _waits_for(row), "progress": dict(progress or {})}
 
     async def failed_scopes(self, tenant: str, build_id: str) -> list[Json]:
         """Return at most 20 scopes that a build could not compile: `participants`, `attempts` and the `error`."""
@@ -179,7 +190,7 @@ class Registry:
 
     async def request(self, tenant: str, request_id: str) -> Json:
         """Return a request: its `request_id`, and the `build_id` of the build that took it up, null before; also who
-        asked and when.
+        asked, when and why, its `trigger`, and whether it asks for a `full` build.
 
         Raises:
             BuildNotFound: no such request.
@@ -188,8 +199,16 @@ class Registry:
             row = await connection.fetchrow(sql("builds.get_request"), tenant, request_id)
         if row is None:
             raise errors.BuildNotFound(f"there is no build request {request_id}", request_id=request_id)
-        asked = {"actor": row["actor"], "created_at": _time(row["created_at"])}
-        return {"request_id": row["request_id"], "build_id": row["build_id"], **asked}
+        return {**_request(row), "build_id": row["build_id"], "closed_at": _time(row["closed_at"])}
+
+    async def waiting(self, tenant: str) -> list[Json]:
+        """Return the requests that no build has taken up, the next one first, at most `MOST_WAITING`.
+
+        Each as `request` returns it, and with what it `waits_for`: `permission` (the tenant may not build), `suspend`
+        (its resource's), `build` (the one before it), `pause` (of automatic builds) or `builder`.
+        """
+        async with self._database.read(tenant) as connection:
+            return await _waiting(connection, tenant)
 
     async def status(self, tenant: str) -> Json:
         """Return how fresh a tenant's memory is, what its builds are doing, and what triggers the next one.
@@ -202,6 +221,7 @@ class Registry:
             tail_events = await connection.fetchval(sql("triggers.count_tail"), tenant, cutoff)
             newest_build = await connection.fetchrow(sql("builds.newest"), tenant)
             waiting_requests = await connection.fetchval(sql("triggers.count_waiting"), tenant)
+            waiting = await _waiting(connection, tenant) if waiting_requests else []
             state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
             held = await connection.fetchrow(sql("snapshots.publishable_held"), tenant)
             last_event = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
@@ -226,6 +246,8 @@ class Registry:
             "tail_events": tail_events,
             "building": build is not None and build.status == "running",
             "queued": waiting_requests + int(build is not None and build.status == "queued"),
+            # Without names and reasons, as `last_build`.
+            "waiting": [{name: one[name] for name in _WAITING_FIELDS} for one in waiting],
             "paused": paused_reason is not None,
             "paused_reason": paused_reason,
             "paused_since": _time(paused_at),
@@ -464,20 +486,25 @@ class Registry:
         return {"snapshot_id": snapshot_id, "build_id": row["build_id"]}
 
     async def abort(self, tenant: str, build_id: str, *, actor: str = "admin", reason: str | None = None) -> Json:
-        """Give up a build that is queued, running or held; return `{"build_id", "status"}`.
+        """Give up a build that waits, is queued, running or held; return `{"build_id", "status"}`.
 
         The active snapshot stays. Workers stop within a third of `builder.task_lease_s`, and what they do until then
         is refused. The build's events wait for the next new ones, or for a manual build. `actor` and `reason` are kept
         as the build's error. Giving up again changes nothing.
 
+        Args:
+            build_id: the build; or a request, which stands for the build that has taken it up. One that waits becomes
+                a build that was given up, and is never taken up.
+
         Raises:
-            BuildNotFound: no such build.
+            BuildNotFound: no such build or request.
             BuildEnded: it has ended in another way, which the message names.
         """
         async with self._database.write(tenant) as connection:
             # The build lock first, as everywhere: another order could deadlock.
             await connection.execute(sql("builds.own_build_lock"), lock_key("build", tenant))
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+            build_id = await _ended_request(connection, tenant, build_id, _aborted(actor, reason)) or build_id
             row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
             if row is None:
                 raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
@@ -509,7 +536,7 @@ async def _give_up(
 ) -> None:
     """End a build as aborted, and its snapshot with it; the transaction must own the locks that its status asks for."""
     build_id, snapshot_id = build["build_id"], build["snapshot_id"]
-    error = errors.BuildAborted(f"given up by {actor}" + (f": {reason}" if reason else ""), actor=actor, reason=reason)
+    error = _aborted(actor, reason)
     document = orjson.dumps(error.to_json()).decode()
     if build["status"] == "held":
         await connection.execute(sql("builds.end_hold"), tenant, build_id, "aborted", document)
@@ -521,6 +548,72 @@ async def _give_up(
     logger.info(
         "the build was %s", error.message, extra={"action": "build_aborted", "tenant": tenant, "build_id": build_id}
     )
+
+
+async def _ended_request(
+    connection: Connection, tenant: str, request_id: str, error: errors.BuildAborted
+) -> str | None:
+    """End a request that waits as a build that was given up; return its build, None where the id is no request's.
+
+    Exactly one of this and a builder gets a request: both set its build where it has none. Where a builder was first,
+    its build comes back as it is.
+
+    Raises:
+        BuildEnded: its resource has ended or is gone.
+    """
+    document = orjson.dumps(error.to_json()).decode()
+    build_id: str | None = await connection.fetchval(
+        sql("builds.give_up_request"), tenant, request_id, new_id("bld"), document
+    )
+    if build_id is not None:
+        logger.info(
+            "the request was %s",
+            error.message,
+            extra={"action": "build_aborted", "tenant": tenant, "build_id": build_id},
+        )
+        return build_id
+    row = await connection.fetchrow(sql("builds.get_request"), tenant, request_id)
+    if row is not None and row["build_id"] is None:
+        closed_at = _time(row["closed_at"])
+        raise errors.BuildEnded(
+            f"request {request_id} ended with its MyriaRebuild at {closed_at}, without a build",
+            build_id=request_id,
+            status="aborted",
+            finished_at=closed_at,
+        )
+    return None if row is None else str(row["build_id"])
+
+
+def _aborted(actor: str, reason: str | None) -> errors.BuildAborted:
+    return errors.BuildAborted(f"given up by {actor}" + (f": {reason}" if reason else ""), actor=actor, reason=reason)
+
+
+async def _waiting(connection: Connection, tenant: str) -> list[Json]:
+    is_paused = await automatic_builds_pause(connection, tenant)
+    rows = await connection.fetch(sql("builds.waiting"), tenant, is_paused, MOST_WAITING)
+    return [{**_request(row), "waits_for": row["waits_for"]} for row in rows]
+
+
+def _request(row: asyncpg.Record) -> Json:
+    return {
+        "request_id": row["request_id"],
+        "trigger": row["trigger"],
+        "full": row["is_full"],
+        "reason": row["reason"],
+        "actor": row["actor"],
+        "created_at": _time(row["created_at"]),
+    }
+
+
+def _waits_for(build: asyncpg.Record) -> str | None:
+    """Return what a build waits for that has not begun, see `Registry.build`."""
+    if build["status"] != "queued" or build["started_at"] is not None:
+        return None
+    if build["suspended"]:
+        return "suspend"
+    if build["resource_uid"] is None:
+        return "builder"
+    return "slot" if build["job_uid"] is None else "pod"
 
 
 async def _kept_build(connection: Connection, tenant: str, build_id: str) -> asyncpg.Record:

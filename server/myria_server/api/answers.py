@@ -413,12 +413,23 @@ class Wait(OpenAnswer):
     since: str
 
 
+class WaitingRequest(OpenAnswer):
+    """A build that was asked for, and that no build has taken up."""
+
+    request_id: str = Field(description="abort_build takes it as build_id")
+    trigger: str
+    full: bool
+    created_at: str
+    waits_for: Literal["permission", "suspend", "build", "pause", "builder"]
+
+
 class Status(OpenAnswer):
     active_snapshot_id: str | None
     degraded: DegradedBuild | None = Field(description="Of the active snapshot")
     tail_events: int = Field(description="Events a build would take")
     building: bool
     queued: int
+    waiting: list[WaitingRequest] = Field(description="Of those queued the requests that no build has taken up")
     paused: bool = Field(description="Automatic builds wait: after a rollback, or for a held snapshot")
     paused_reason: str | None
     paused_since: str | None

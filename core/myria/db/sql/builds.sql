@@ -53,6 +53,36 @@ WHERE tenant_id = $1 AND build_id IS NULL
                             AND (NOT is_forced OR (SELECT b.is_forced FROM myria.builds b
                                                    WHERE b.tenant_id = $1 AND b.build_id = $2)));
 
+-- name: waiting
+-- The requests that no build has taken up, in the order of `oldest_waiting`, and what each waits for: leave for the tenant
+-- to build, the end of a resource's suspension, the end of the build before it, the end of the pause $2, or a builder.
+SELECT r.request_id, r.trigger, r.is_full, r.reason, r.actor, r.created_at,
+       CASE WHEN t.concurrent_builds = 0 THEN 'permission'
+            WHEN r.suspended THEN 'suspend'
+            WHEN EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.finished_at IS NULL) THEN 'build'
+            WHEN $2 AND (r.trigger <> 'manual' OR r.cause_key LIKE 'schedule:%') THEN 'pause'
+            ELSE 'builder' END AS waits_for
+FROM myria.rebuild_requests r
+LEFT JOIN myria.tenants t ON t.tenant_id = r.tenant_id
+WHERE r.tenant_id = $1 AND r.build_id IS NULL AND r.closed_at IS NULL
+ORDER BY r.trigger <> 'manual', r.created_at, r.request_id
+LIMIT $3;
+
+-- name: give_up_request
+-- A request that waits ends as a build that was given up before it began, so that it stands in the history. Nothing comes
+-- back where a build has taken it up, or its resource has ended.
+WITH given_up AS (
+    UPDATE myria.rebuild_requests r SET build_id = $3
+    WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.build_id IS NULL AND r.closed_at IS NULL
+    RETURNING r.*
+)
+INSERT INTO myria.builds (tenant_id, build_id, status, trigger, is_full, hold, reason, request_id, created_at, finished_at,
+                          error, resource_name, resource_uid, resource_manager, is_forced)
+SELECT g.tenant_id, g.build_id, 'aborted', g.trigger, g.is_full, g.hold, g.reason, g.request_id, g.created_at,
+       clock_timestamp(), $4::jsonb, g.resource_name, g.resource_uid, g.resource_manager, g.is_forced
+FROM given_up g
+RETURNING build_id;
+
 -- name: get
 SELECT * FROM myria.builds WHERE tenant_id = $1 AND build_id = $2;
 
@@ -61,8 +91,9 @@ SELECT * FROM myria.builds WHERE tenant_id = $1 AND build_id = $2
 FOR UPDATE;
 
 -- name: newest
+-- The build that has not ended, else the one that ended last. A request that is given up while a build runs ends before it.
 SELECT * FROM myria.builds WHERE tenant_id = $1
-ORDER BY created_at DESC LIMIT 1;
+ORDER BY finished_at DESC NULLS FIRST LIMIT 1;
 
 -- name: page
 -- Builds, newest first, with who asked and what became of the snapshot; the key of the last row of the page before, or nulls.
@@ -385,5 +416,5 @@ WHERE tenant_id = $1
 RETURNING consecutive_failures;
 
 -- name: get_request
-SELECT request_id, build_id, trigger, is_full, hold, reason, actor, created_at
+SELECT request_id, build_id, trigger, is_full, reason, actor, created_at, closed_at
 FROM myria.rebuild_requests WHERE tenant_id = $1 AND request_id = $2;

@@ -108,7 +108,7 @@ LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_i
 LEFT JOIN LATERAL (
     SELECT b.build_id, b.status, b.trigger, b.cutoff, b.created_at, b.started_at, b.finished_at,
            coalesce((b.error#>>'{details,transient}')::boolean, false) AS transient
-    FROM myria.builds b WHERE b.tenant_id = $1 ORDER BY b.created_at DESC LIMIT 1) newest ON true;
+    FROM myria.builds b WHERE b.tenant_id = $1 ORDER BY b.finished_at DESC NULLS FIRST LIMIT 1) newest ON true;
 
 -- name: fold_totals
 -- Add up what transactions have counted since the last call.

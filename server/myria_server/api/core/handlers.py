@@ -169,8 +169,8 @@ async def trigger_build(call: ApiCall, request: inputs.TriggerBuildInput) -> Jso
 
 
 async def abort_build(call: ApiCall, request: inputs.AbortInput) -> Json:
-    """Give up a build that is queued, running or held; the active snapshot stays. A build that has ended in another way
-    is refused with how it ended. Its events are built with the next new ones, or by trigger_build.
+    """Give up a build that waits, is queued, running or held; the active snapshot stays. A build that has ended in
+    another way is refused with how it ended. Its events are built with the next new ones, or by trigger_build.
     """
     return await call.memory.registry.abort(
         call.tenant, request.build_id, actor=call.principal.actor, reason=request.reason

@@ -382,7 +382,9 @@ class DiscardInput(Input):
 
 
 class AbortInput(Input):
-    build_id: Identifier = Field(description="The build, as last_build of get_snapshot_status names it")
+    build_id: Identifier = Field(
+        description="The build, as last_build of get_snapshot_status names it; or the request_id of one that waits"
+    )
     reason: Reason = Field(default=None, description="Why, for the record")
 
 
