@@ -51,6 +51,7 @@ PAGES = (
     "/changes/build",
     "/changes/abort?build={queued}",
     "/changes/builds/{build}",
+    "/changes/builds/{queued}",
     "/changes/rollback?snapshot={first}",
     "/changes/diff?from={first}&to=active",
     "/review",

@@ -8,9 +8,13 @@ from pathlib import Path
 import asyncpg
 import httpx
 
+from myria.builds.queue import take_up
+from myria.builds.run import run_build
+from myria.db.database import Database as Pool
 from tests.clients.conftest import Outside, Talking
 from tests.clients.test_console import chromium
 from tests.server.wire import call, event, headers
+from tests.support import builds
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 from tests.support.processes import Spawned, Spawner, free_port
@@ -65,7 +69,8 @@ async def test_an_open_page_outlives_its_server(
     outside: Outside, chromium: str, spawn: Spawner, database: Database
 ) -> None:
     """It says that the server is gone, goes on with the next one, and no form is lost or carried out twice; links and
-    forms that ask wait as those that act do, and are followed as a browser does."""
+    forms that ask wait as those that act do, and are followed as a browser does. The page of the build that was asked
+    for tells its end; nothing on a page moves when news come."""
     server = Server(spawn, database)
     await server.start()
     await server.append("a")
@@ -93,6 +98,14 @@ async def test_an_open_page_outlives_its_server(
         assert "build now" in str(heard["done"])
         assert heard["statuses"] == [303, 303, 303]
         assert "form_refused" in str((await hear(browser))["refusal"])
+        async with Pool(database.operator_dsn) as control:
+            build = await take_up(control, "default")
+        assert build is not None
+        await browser.say(build["build_id"])
+        assert await hear(browser) == {"build": "Build queued"}
+        await run_build(builds.DEFAULTS, database.builder_dsn, "default", build["build_id"])
+        ended = {"build": "Build succeeded", "told": "Its snapshot was published.", "shift": 0}
+        assert await hear(browser) == ended
     connection = await asyncpg.connect(database.superuser_dsn)
     try:
         requests = await connection.fetch("SELECT reason FROM myria.rebuild_requests")

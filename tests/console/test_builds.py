@@ -35,7 +35,7 @@ async def test_a_build_says_what_it_did(served: Served, browser: Browser, databa
     link = next(a["href"] for tag, a in elements(changes.text) if built.build_id in (a.get("href") or ""))
     text = text_of(page := (await browser.get(link or "")).text)
     assert "Build succeeded" in text
-    assert "Groups of people 1 of 1 done" in text
+    assert "1 of 1 groups built" in text
     assert "events new 1" in text
     assert "No call to a model is on record" in text
     diff = next(a["href"] for tag, a in elements(page) if "/changes/diff" in (a.get("href") or ""))

@@ -90,7 +90,7 @@ async def test_a_build_is_given_up_after_a_look_at_it(
     assert build is not None
     await served.call("trigger_build", {})
     changes = await browser.get("/console/changes")
-    links = [a.get("href") or "" for tag, a in elements(changes.text) if "/changes/abort" in (a.get("href") or "")]
+    links = [a.get("href") or "" for tag, a in elements(changes.text) if "build=bld_" in (a.get("href") or "")]
     assert links == [f"/console/changes/abort?build={build['build_id']}"] * 2
     form = await browser.get(links[0])
     said = text_of(form.text)
@@ -118,6 +118,31 @@ async def test_a_build_is_given_up_after_a_look_at_it(
         (build["build_id"], "too slow"),
         (build["build_id"], "another reason"),
     ]
+
+
+async def test_a_build_that_nobody_takes_up_is_given_up(
+    served: Served, browser: Browser, database: Database, memory: Memory
+) -> None:
+    """The page says what it waits for, and its end, by whom and why, stands in the history like that of any build."""
+    await served.call("append_event", event("new"))
+    await served.call("trigger_build", {"reason": "to try a model"})
+    changes = await browser.get("/console/changes")
+    said = text_of(changes.text)
+    assert "A build waits for a builder" in said
+    assert "asked for by mcp : to try a model" in said
+    links = {a.get("href") or "" for tag, a in elements(changes.text) if "/changes/abort" in (a.get("href") or "")}
+    (link,) = links
+    form = await browser.get(link)
+    assert "no build has taken it up yet" in text_of(form.text)
+    for reason in ("no builder comes", "again"):
+        done = text_of((await browser.submit(form, "/console/changes/abort", {"reason": reason})).text)
+        assert "Done: give up a build" in done
+        assert "given up by mcp: no builder comes" in done
+        assert "none was asked for" in done
+    (build,) = await memory.registry.builds("default")
+    page = text_of((await browser.get(f"/console/changes/builds/{build['build_id']}")).text)
+    assert "Begun never" in page
+    assert "This one is given up" in text_of((await browser.get(link)).text)
 
 
 async def test_a_build_that_ended_meanwhile_is_not_given_up(
@@ -276,7 +301,13 @@ class TestWithKeys:
             await browser.sign_in(await make_key(store, "ada", roles=("read",), faces=("core",)))
         page = await browser.get("/console/changes")
         said = text_of(page.text)
-        for part in ("Build given up", "Snapshot 2 previous", "Snapshot 1 active", "5 events newly in a topic"):
+        for part in (
+            "Build given up",
+            "who and why is for administrators",
+            "Snapshot 2 previous",
+            "Snapshot 1 active",
+            "5 events newly in a topic",
+        ):
             assert part in said
         for part in ("zzz", "labels", "wrong model"):
             assert part not in said

@@ -10,6 +10,9 @@ import httpx
 import pytest
 
 from myria.access.store import AccessStore
+from myria.builds.run import run_build
+from myria.db.database import Database as Pool
+from myria.db.queries import sql
 from myria.log.event import parse_event
 from myria.log.limits import Limits
 from myria.memory import Memory
@@ -30,7 +33,7 @@ ASKED = {"accept": "text/event-stream"}
 def quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams look for news all the time."""
     monkeypatch.setattr(live, "ROUND_S", 0.01)
-    monkeypatch.setattr(live, "STATUS_S", 0.01)
+    monkeypatch.setattr(live, "LOOK_S", 0.01)
 
 
 @pytest.fixture
@@ -69,9 +72,9 @@ class Stream:
 
 
 @asynccontextmanager
-async def stream(browser: Browser) -> AsyncIterator[Stream]:
+async def stream(browser: Browser, path: str = EVENTS) -> AsyncIterator[Stream]:
     """Open a stream as a page does."""
-    async with browser.client.stream("GET", EVENTS, headers=ASKED) as answer:
+    async with browser.client.stream("GET", path, headers=ASKED) as answer:
         yield Stream(answer)
 
 
@@ -105,6 +108,55 @@ async def test_a_build_that_is_given_up_ends_on_an_open_page(
         assert "wrong model" not in news
 
 
+async def test_the_page_of_a_build_moves_and_tells_its_end(
+    served: Served, browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what the build does, then how it ended, with reason, code and what to do; then its stream is over."""
+
+    async def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("the kiln is cold")
+
+    await served.call("append_event", event("a"))
+    monkeypatch.setattr("myria.builds.run.compile_scope", broken)
+    build_id = await builds.queue(database)
+    path = f"/console/changes/builds/{build_id}"
+    page = await browser.get(path)
+    assert "The build waits for a builder" in text_of(page.text)
+    assert f'data-live="{path}/events"' in page.text
+    async with stream(browser, f"{path}/events") as opened:
+        await opened.block()
+        first = (await opened.block() or "").replace("data: ", "")
+        assert first in page.text
+        await run_build(builds.DEFAULTS, database.builder_dsn, "default", build_id)
+        last = ""
+        while "event: over" not in (block := await opened.block() or "event: over"):
+            last = block
+        assert await opened.block() is None
+    assert last.replace("data: ", "") in (ended := (await browser.get(path)).text)
+    assert "data-live" not in ended
+    for part in ("Build failed", "the kiln is cold", "build_invalid", "Mend the cause first", "Build again …"):
+        assert part in text_of(f"<body>{last.replace('data: ', '')}")
+
+
+@pytest.mark.parametrize("build_id", ["bld_nobody", "%00"])
+async def test_nobody_watches_a_build_that_there_is_not(browser: Browser, build_id: str) -> None:
+    """The address of its stream answers as its page does."""
+    answer = await browser.client.get(f"/console/changes/builds/{build_id}/events", headers=ASKED)
+    assert answer.status_code in (400, 404)
+
+
+async def test_the_page_says_that_vectors_wait(browser: Browser, database: Database) -> None:
+    """Since when, and what that means for builds and answers, without what the provider said."""
+    assert "No event waits for a vector" in text_of((await browser.get("/console/changes")).text)
+    async with Pool(database.operator_dsn) as control, control.write("default") as connection:
+        await connection.execute(sql("builds.ensure_tenant"), "default")
+        await connection.execute(sql("triggers.note_wait"), "default", "vectors", "401: no credit")
+    said = text_of((await browser.get("/console/changes")).text)
+    assert "Vectors wait for their model since" in said
+    assert "Builds go on" in said
+    assert "no credit" not in said
+
+
 async def test_without_scripts_the_page_says_to_reload(browser: Browser) -> None:
     """Nothing moves by itself then, and the page says so."""
     page = await browser.get("/console/changes")
@@ -124,7 +176,7 @@ async def test_all_pages_share_one_look_at_the_database(
     memory: Memory, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the look that opens each page, ten open pages cost as many statements as one."""
-    monkeypatch.setattr(live, "STATUS_S", 3_600.0)
+    monkeypatch.setattr(live, "LOOK_S", 3_600.0)
     looks = 0
     status = memory.registry.status
 
@@ -210,6 +262,22 @@ class TestWithKeys:
             await ours.until(">1</dd>")
             assert ">0</dd>" in await other.until("events wait")
         await theirs.client.aclose()
+
+    async def test_the_stream_of_a_build_is_for_administrators_of_its_tenant(
+        self, browser: Browser, store: AccessStore, database: Database
+    ) -> None:
+        """Others are refused, as on the page of the build."""
+        build_id = await builds.queue(database, tenant="other")
+        own_id = await builds.queue(database)
+        for roles, faces, statuses in (
+            (("read",), ("core",), (403, 403)),
+            (("read", "admin"), ("core",), (403, 403)),
+            (("read", "admin"), ("core", "admin"), (404, 200)),
+        ):
+            await browser.sign_in(await make_key(store, "ada", roles=roles, faces=faces))
+            for asked, status in zip((build_id, own_id), statuses, strict=True):
+                async with stream(browser, f"/console/changes/builds/{asked}/events") as opened:
+                    assert opened.answer.status_code == status
 
     async def test_a_key_takes_not_all_streams(
         self, served: Served, browser: Browser, store: AccessStore, monkeypatch: pytest.MonkeyPatch

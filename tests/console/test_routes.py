@@ -24,6 +24,7 @@ NO_PAGES = {
     "/console/people/export": "a file to save",
     "/console/audit.jsonl": "a file to save",
     "/console/changes/events": "a stream, for the page of changes",
+    "/console/changes/builds/{build_id}/events": "a stream, for the page of a build",
 }
 NOT_MEASURED = NO_PAGES | {
     "/console/erasures/{erasure_id}": "it holds as much whatever is erased",
@@ -32,7 +33,10 @@ NOT_MEASURED = NO_PAGES | {
     "/console/keys/{key_id}/revoke": "it holds as much however many keys there are, and needs one",
     "/console/keys/{key_id}/rotate": "it holds as much however many keys there are, and needs one",
 }
-NEVER_ENDS = {"/console/changes/events": "a stream; tests/console/test_live.py reads it with keys of all kinds"}
+NEVER_ENDS = {
+    "/console/changes/events": "a stream; tests/console/test_live.py reads it with keys of all kinds",
+    "/console/changes/builds/{build_id}/events": "the same",
+}
 NO_SESSION = {"/console/sign-in": "there is no session yet; tests/console/test_protection.py sends it"}
 
 

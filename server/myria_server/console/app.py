@@ -107,6 +107,7 @@ class Console:
         self._visitors = visitors
         self._limits = limits
         self._limiter = limiter
+        live_parts = live.LiveParts(visitors, is_leaving=is_leaving)
         sign_in = SignInPages(visitors, issuer_sign_in, limiter)
         pages: Routes = (
             FormRoute("/sign-out", sign_in.sign_out),
@@ -121,9 +122,9 @@ class Console:
             *settings_page.ROUTES,
             *audit.ROUTES,
             *keys.ROUTES,
-            *builds.ROUTES,
+            *builds.routes(live_parts),
             *differences.ROUTES,
-            *changes.routes(live.LiveBuilds(memory, visitors, is_leaving=is_leaving)),
+            *changes.routes(live_parts),
         )
         self._app = Starlette(
             routes=[

@@ -1,20 +1,25 @@
-"""The page of one build: what it did, what failed, what it cost, and what to do next."""
+"""The page of one build: what it does or did, what failed, what it cost, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from myria.errors import SnapshotNotFound
+from myria.index.embeddings.choosing import chosen
 from myria.llm.audit import spent_by_build
+from myria.memory import Memory
 from myria_server.console.desk import Desk, Json
 from myria_server.console.forms import Page
+from myria_server.console.live import LivePart, LiveParts
 from myria_server.console.routes import PageRoute, Routes
 
 NEXT: Mapping[str, tuple[str, str | None]] = {
-    "queued": ("It begins when a builder is free. Where it stays queued, no builder runs.", "MyriaBuildsStuck"),
+    "queued": ("Questions are answered from the active snapshot meanwhile.", "MyriaBuildsStuck"),
     "running": ("It goes on by itself. Questions are answered from the active snapshot meanwhile.", "MyriaBuildsStuck"),
     "succeeded": ("Its snapshot was published.", None),
     "held": ("Its snapshot waits for approval: look at what changed, then publish or discard it.", "MyriaBuildsPaused"),
@@ -49,26 +54,44 @@ _DONE_BY: Mapping[str, str] = {
 async def build(desk: Desk, request: Request) -> Page:
     """Show one build."""
     desk.principal.need_api("admin")
+    return "build.html", await _look(desk, request.path_params["build_id"])
+
+
+async def events(live: LiveParts, desk: Desk, request: Request) -> Response:
+    """Stream what the page shows, until the build has ended."""
+    desk.principal.need_api("admin")
+    build_id = request.path_params["build_id"]
+    await desk.memory.registry.build(desk.tenant, build_id)  # refuses one that there is not
+    look = partial(_look, desk, build_id)
+    return live.response(
+        desk, request, LivePart(about=build_id, template="build_now.html", look=look, roles=("admin",))
+    )
+
+
+async def _look(desk: Desk, build_id: str) -> Json:
+    """Return what the page shows. What is known only once the build has ended is not looked for before."""
     registry, tenant = desk.memory.registry, desk.tenant
-    build = await registry.build(tenant, request.path_params["build_id"])
-    build_id = build["build_id"]
-    status = build["status"]
-    advice, runbook = NEXT[status]
+    build = await registry.build(tenant, build_id)
+    is_over = build["finished_at"] is not None
+    advice, runbook = NEXT[build["status"]]
     if build["error"] is not None:
         runbook = _RUNBOOK_OF_ERROR.get(str(build["error"].get("code")), runbook)
     elif build["degraded"] is not None:
         runbook = "MyriaBuildsDegraded"
     asked = None if build["request_id"] is None else await registry.request(tenant, build["request_id"])
-    return "build.html", {
+    return {
         "build": build,
+        "is_over": is_over,
+        "phase": "ended" if is_over else phase_of(build),
         "asked": asked,
         "key_names": await desk.key_names([] if asked is None else [asked["actor"]]),
-        "waited_s": _seconds(build["created_at"], build["started_at"]),
-        "took_s": _seconds(build["started_at"], build["finished_at"]),
-        "failures": await registry.failed_scopes(tenant, build_id),
-        "spent": await spent_by_build(desk.memory.database, tenant, build_id),
+        "waited_s": seconds_between(build["created_at"], build["started_at"] or build["finished_at"]),
+        "took_s": seconds_between(build["started_at"], build["finished_at"]),
+        "failures": await registry.failed_scopes(tenant, build_id) if is_over else [],
+        "spent": await spent_by_build(desk.memory.database, tenant, build_id) if is_over else [],
         "done_by": _DONE_BY,
-        "snapshot": await _snapshot(desk, build["snapshot_id"]),
+        "snapshot": await _snapshot(desk, build["snapshot_id"]) if is_over else None,
+        "computes_vectors": computes_vectors(desk.memory),
         "advice": advice,
         "runbook": runbook,
         "runbooks": desk.settings.console.runbooks_url,
@@ -85,11 +108,37 @@ async def _snapshot(desk: Desk, snapshot_id: str | None) -> Json | None:
         return None
 
 
-def _seconds(begin: str | None, end: str | None) -> float | None:
-    """Return the seconds between two moments (RFC 3339), None where one is missing."""
-    if begin is None or end is None:
+def phase_of(build: Json) -> str:
+    """Return what a build that has not ended does now.
+
+    waiting: for a builder; listing: which groups of people have something new; building: their topics; checking: what
+    was built, to publish it.
+
+    Args:
+        build: with its `status`, `started_at` and `progress`.
+    """
+    if build["status"] == "queued":
+        return "waiting" if build["started_at"] is None else "listing"
+    return "checking" if build["progress"]["tasks_done"] >= build["progress"]["tasks"] else "building"
+
+
+def computes_vectors(memory: Memory) -> bool:
+    """Tell whether a build computes vectors of new events, once its topics are built."""
+    return chosen(memory.settings).model is not None
+
+
+def seconds_between(begin: str | None, end: str | None) -> float | None:
+    """Return the seconds between two moments (RFC 3339), whole ones up to now without an end; None without a begin."""
+    if begin is None:
         return None
+    if end is None:
+        return max(0, int((datetime.now(UTC) - datetime.fromisoformat(begin)).total_seconds()))
     return round((datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds(), 1)
 
 
-ROUTES: Routes = (PageRoute("/changes/builds/{build_id}", build, ("admin",)),)
+def routes(live: LiveParts) -> Routes:
+    """Return the routes of a build."""
+    return (
+        PageRoute("/changes/builds/{build_id}", build, ("admin",)),
+        PageRoute("/changes/builds/{build_id}/events", partial(events, live), ("admin",)),
+    )

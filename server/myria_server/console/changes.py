@@ -11,12 +11,13 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from myria.errors import InvalidArgument, PathNotFound
+from myria.errors import BuildNotFound, InvalidArgument, PathNotFound
 from myria.llm.audit import spent_by_build
+from myria_server.console.builds import computes_vectors, phase_of, seconds_between
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import id_of
 from myria_server.console.forms import Fields, Form, Page
-from myria_server.console.live import LiveBuilds
+from myria_server.console.live import LivePart, LiveParts
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import Visitor
 from myria_server.paths import CONSOLE_PREFIX as PREFIX
@@ -57,7 +58,7 @@ ACTS: Mapping[str, _Act] = {
         "Give up",
         about="build",
         argument="build_id",
-        statuses=("queued", "running", "held"),
+        statuses=("waiting", "queued", "running", "held"),
     ),
     "publish": _Act(
         "publish_snapshot",
@@ -137,16 +138,18 @@ def _is_done(name: str, snapshot_id: str, status: Json) -> bool:
     return bool(is_active and (name != "rollback" or status["paused_reason"] == "rollback"))
 
 
-async def overview(live: LiveBuilds, desk: Desk, request: Request) -> Page:
+async def overview(desk: Desk, request: Request) -> Page:
     """Show what builds do now, and one page of what they did: who and why only to administrators."""
     before, tenant = id_of(request.query_params.get("before", "")) or None, desk.tenant
     await desk.call("get_snapshot_status")  # refuses whoever may not see what the page shows of builds
-    status = await live.status(tenant)
+    requests = [] if before else await desk.memory.registry.waiting(tenant)
     builds = await desk.memory.registry.builds(tenant, limit=_PAGE + 1, before=before)
     actors = [actor for build in builds for actor in (build["asked_by"], *(move["actor"] for move in build["moves"]))]
+    actors += [request["actor"] for request in requests]
     return "changes.html", {
         "key_names": await desk.key_names(actors),
-        "status": status,
+        **await _look(desk),
+        "requests": requests,
         "builds": builds[:_PAGE],
         "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
         "is_later": before is not None,
@@ -164,7 +167,7 @@ async def confirm(desk: Desk, request: Request) -> Page:
     if act.about == "snapshot":
         found = await registry.snapshot(tenant, about)
     elif act.about == "build":
-        found = await _build(desk, about)
+        found = await _build_or_request(desk, about)
     moves = await registry.moves(tenant, limit=1) if desk.is_admin else []
     return "confirm.html", {
         "act": act,
@@ -172,7 +175,7 @@ async def confirm(desk: Desk, request: Request) -> Page:
         "about": about,
         "found": found,
         "active": (await registry.active_snapshot(tenant))["snapshot"],
-        "waiting_after": status["queued"] - int(found is not None and found["status"] == "queued"),
+        "waiting_after": status["queued"] - int(found is not None and found["status"] in ("waiting", "queued")),
         "rollback": next((move for move in moves if move["kind"] == "rollback"), None),
         "key_names": await desk.key_names([*(move["actor"] for move in moves), (found or {}).get("asked_by")]),
         "status": status,
@@ -180,14 +183,26 @@ async def confirm(desk: Desk, request: Request) -> Page:
     }
 
 
-async def _build(desk: Desk, build_id: str) -> Json:
-    """Return a build, its progress, who asked for it, and what it asked of models.
+async def _build_or_request(desk: Desk, name: str) -> Json:
+    """Return a request that no build has taken up, with the status `waiting`; or the build that did, or is named.
 
     Raises:
         AccessError: the visitor does not administer: a build tells of every group of people.
-        BuildNotFound: no such build.
+        BuildNotFound: no such build or request.
     """
     desk.principal.need_administrator(what="a build")
+    try:
+        request = await desk.memory.registry.request(desk.tenant, name)
+    except BuildNotFound:
+        return await _build(desk, name)
+    if request["build_id"] is not None:
+        return await _build(desk, request["build_id"])
+    ended = {"status": "closed" if request["closed_at"] else "waiting", "finished_at": request["closed_at"]}
+    return {**request, **ended, "asked_by": request["actor"]}
+
+
+async def _build(desk: Desk, build_id: str) -> Json:
+    """Return a build, its progress, who asked for it, and what it asked of models."""
     registry, tenant = desk.memory.registry, desk.tenant
     build = await registry.build(tenant, build_id)
     spent = await spent_by_build(desk.memory.database, tenant, build_id)
@@ -233,16 +248,31 @@ async def _situation(desk: Desk, status: Json) -> str:
     return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
-async def events(live: LiveBuilds, desk: Desk, request: Request) -> Response:
+async def events(live: LiveParts, desk: Desk, request: Request) -> Response:
     """Stream what builds do now for as long as the page is open."""
     await desk.call("get_snapshot_status")
-    return live.response(desk.visitor, request)
+    look = partial(_look, desk)
+    part = LivePart(about="builds", template="changes_now.html", look=look, roles=("read", "admin"))
+    return live.response(desk, request, part)
 
 
-def routes(live: LiveBuilds) -> Routes:
-    """Return the routes of these pages; what builds do now is asked for all of them together."""
+async def _look(desk: Desk) -> Json:
+    """Return what builds do now, for the part of the page that changes by itself."""
+    registry, tenant = desk.memory.registry, desk.tenant
+    status = await registry.status(tenant)
+    newest = status["last_build"]
+    now: Json = {"phase": "idle", "build": None, "seconds": None}
+    if newest is not None and newest["finished_at"] is None:
+        build = await registry.build(tenant, newest["build_id"])
+        phase = phase_of(build) if build["finished_at"] is None else "idle"
+        now = {"phase": phase, "build": build, "seconds": seconds_between(build["started_at"], build["finished_at"])}
+    return {"status": status, **now, "computes_vectors": computes_vectors(desk.memory)}
+
+
+def routes(live: LiveParts) -> Routes:
+    """Return the routes of these pages."""
     return (
-        PageRoute("/changes", partial(overview, live), ("read", "admin")),
+        PageRoute("/changes", overview, ("read", "admin")),
         PageRoute("/changes/events", partial(events, live), ("read", "admin")),
         PageRoute("/changes/{act}", confirm, ("read", "admin")),
         FormRoute("/changes/{act}", act, Form(confirm, FIELDS)),

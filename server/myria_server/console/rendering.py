@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
+from myria.builds.queue import WAITS_FOR
 from myria.builds.snapshots import MOST_NEWER
 from myria.topics.calendar import end_of_day
 from myria.topics.lines import clean, clip
@@ -133,6 +134,7 @@ def _environment() -> Environment:
         titled=_titled,
         state=_state,
         cause=CAUSES.__getitem__,
+        waits=lambda wait: _marked(WAITS_FOR[wait]),
         told_apart=told_apart,
         marked=_marked,
         listed=_listed,

@@ -1,6 +1,7 @@
 // Run by Node.js in a folder that has playwright-core: has pages of the console open while their server is replaced.
 // Arguments: the browser's program, and the server's address. Whoever started this replaces the server: each line that is
-// read here says that the server is gone or back; each line of JSON that is printed says what the page showed then.
+// read here says that the server is gone or back, the last one which build to watch; each line of JSON that is printed says
+// what the page showed then.
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -19,11 +20,12 @@ const waiting = (count) => page.locator(".live dd", { hasText: new RegExp(`^${co
 
 await page.goto(`${url}/console/changes`);
 await waiting(1);
-await page.evaluate(() => {
+const watch = () => page.evaluate(() => {
   window.shift = 0;
   const add = (list) => { for (const { value } of list.getEntries()) window.shift += value; };
   new PerformanceObserver(add).observe({ type: "layout-shift", buffered: false });
 });
+await watch();
 // Another page, on which nothing is live, with a form that asks.
 const people = await context.newPage();
 await people.goto(`${url}/console/people`);
@@ -90,4 +92,12 @@ await page.locator("main form [name=form_token]").evaluate((field) => { field.va
 await page.locator("main form button").click();
 await page.locator("main .problem").waitFor();
 say({ refusal: await page.locator("main").innerText() });
+
+const { value: buildId } = await told();
+await page.goto(`${url}/console/changes/builds/${buildId}`);
+const heading = page.locator("h1");
+await watch();
+say({ build: await heading.innerText() });
+await page.locator("h1", { hasText: "succeeded" }).waitFor();
+say({ build: await heading.innerText(), told: await page.locator(".told").innerText(), shift: await page.evaluate(() => window.shift) });
 await browser.close();

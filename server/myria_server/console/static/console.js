@@ -89,6 +89,17 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   }
 });
 document.addEventListener("htmx:afterOnLoad", ({ detail }) => { if (detail.xhr.status < 500) back(); });
+// What is as it was stays, and the focus with it.
+function show(live, html) {
+  const sent = document.createElement("div");
+  sent.innerHTML = html;
+  localize(sent);
+  const shown = [...live.children];
+  [...sent.children].forEach((part, place) => {
+    if (!shown[place]) live.append(part);
+    else if (!shown[place].isEqualNode(part)) shown[place].replaceWith(part);
+  });
+}
 // What changes by itself comes as server-sent events. A hidden page has no stream: browsers open only six to one server.
 for (const live of document.querySelectorAll("[data-live]")) {
   let source, again;
@@ -98,11 +109,12 @@ for (const live of document.querySelectorAll("[data-live]")) {
     if (document.hidden) return;
     source = new EventSource(live.dataset.live);
     source.addEventListener("open", back);
-    source.addEventListener("message", (event) => {
-      live.innerHTML = event.data;
-      localize(live);
-    });
+    source.addEventListener("message", (event) => show(live, event.data));
     source.addEventListener("ended", () => location.reload());
+    source.addEventListener("over", () => {
+      source.close();
+      document.removeEventListener("visibilitychange", begin);
+    });
     source.addEventListener("error", () => {
       offline.hidden = false;
       // A browser gives up where the answer is no stream: so do proxies answer while a server is replaced.
