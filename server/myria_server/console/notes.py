@@ -40,24 +40,14 @@ _COMPARED = 4_000
 _FEEDBACK = 100
 """Newest ratings of answers that are looked at for those of one note."""
 
-_TO: Mapping[str, str] = {
-    "related": "Related to it",
-    "caused_by": "Caused by",
-    "resolved_by": "Resolved by",
-    "part_of": "Part of",
-    "contradicts": "Contradicts",
+_LINKS: Mapping[str, tuple[str, str]] = {
+    "related": ("Related to it", "Related to it"),
+    "caused_by": ("Caused by", "Caused"),
+    "resolved_by": ("Resolved by", "Resolves"),
+    "part_of": ("Part of", "Has as its part"),
+    "contradicts": ("Contradicts", "Contradicted by"),
 }
-"""What a link says of the note at which it begins."""
-
-_FROM: Mapping[str, str] = {
-    "related": "Related to it",
-    "caused_by": "Caused",
-    "resolved_by": "Resolves",
-    "part_of": "Has as its part",
-    "contradicts": "Contradicted by",
-}
-"""What a link says of the note to which it leads."""
-
+"""What a link says of the note at which it begins, and of the note to which it leads."""
 
 FIELDS: Fields = {
     **dict.fromkeys(NAMES, ("as", "Person or agent")),
@@ -262,15 +252,8 @@ def _parts(before: NoteVersion | None, version: NoteVersion) -> list[Part] | Non
 
 def _changed_fields(before: Any, after: Any) -> list[tuple[str, str, str]]:
     """Return the fields beside the text that a version changed: name, before and after."""
-    named = (
-        ("kind", "kind"),
-        ("topic", "topic"),
-        ("importance", "importance"),
-        ("anchor", "anchor"),
-        ("lifetime", "lifetime"),
-        ("source", "source"),
-    )
-    pairs = [(name, getattr(before, field), getattr(after, field)) for name, field in named]
+    names = ("kind", "topic", "importance", "anchor", "lifetime", "source")
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in names]
     return [(name, str(old), str(new)) for name, old, new in pairs if old != new]
 
 
@@ -286,7 +269,7 @@ def _links(around: Neighbourhood) -> list[tuple[str, Sequence[LinkedNote]]]:
     for link in around.links:
         leads = link.from_id == around.start.note_id
         other_id = link.to_id if leads else link.from_id
-        words = (_TO if leads else _FROM)[link.relation]
+        words = _LINKS[link.relation][0 if leads else 1]
         if other_id in notes:
             said.setdefault(words, {})[other_id] = notes[other_id]
     return [(words, list(others.values())) for words, others in said.items()]
