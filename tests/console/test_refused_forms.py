@@ -129,16 +129,26 @@ class TestKeys:
 async def test_what_an_act_is_sent_with_stays(served: Served, browser: Browser) -> None:
     """A mistyped name before an erasure, and the id of a note that is none, are said beside their fields."""
     await served.call("append_event", event("k", text="secret", participants=["ada"]))
-    confirm = await browser.get("/console/people/erase", name="ada")
-    page = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "eda"})
-    name, shown, said = refused_field(page)
-    assert (name, shown) == ("confirmed", "eda")
-    assert "nothing was erased" in said
-    assert 'name="reason" value="asked to"' in page.text
-    page = await browser.submit(await browser.get("/console/notes"), "/console/notes/restore", {"note": "note_none"})
+    await served.call("append_event", event("shared", text="secret", participants=["ben", "cy"]))
+    for address in ({"name": "ada"}, {"name": "ben", "shared": "remove"}):
+        confirm = await browser.get("/console/people/erase", **address)
+        page = await browser.submit(confirm, "/console/people/erase", {"reason": "asked to", "confirmed": "eda"})
+        name, shown, said = refused_field(page)
+        assert (name, shown) == ("confirmed", "eda")
+        assert "nothing was erased" in said
+        assert 'name="reason" value="asked to"' in page.text
+        assert "Erase 1 event for good" in text_of(page.text)
+    done = await browser.submit(page, "/console/people/erase", {"reason": "asked to", "confirmed": "ben"})
+    assert done.url.path.startswith("/console/erasures/")
+    notes = await browser.get("/console/notes", q="tea", kind="fact", topic="drinks", superseded="on")
+    page = await browser.submit(notes, "/console/notes/restore", {"note": "note_none"})
     name, shown, said = refused_field(page)
     assert (name, shown) == ("note", "note_none")
     assert "note_not_found" in said
+    fields = {a.get("name"): a for _, a in elements(page.text)}
+    assert (fields["q"]["value"], fields["topic"]["value"]) == ("tea", "drinks")
+    assert "checked" in fields["superseded"]
+    assert '<option value="fact" selected>' in page.text
 
 
 async def test_what_is_typed_is_text(browser: Browser) -> None:

@@ -114,7 +114,7 @@ async def confirm_erasure(desk: Desk, request: Request) -> Page:
     name = request.query_params.get("name", "")
     if not name.strip():
         return await whom(desk, request)
-    shared = "remove" if request.query_params.get("shared") == "remove" else "keep"
+    shared = _shared(request)
     preview = await desk.call("preview_erasure", of_participants=[name], shared=shared)
     return "erase.html", {
         "name": name,
@@ -122,6 +122,11 @@ async def confirm_erasure(desk: Desk, request: Request) -> Page:
         "preview": preview,
         "first": [await _with_words(desk, event) for event in preview["events"][:_READ]],
     }
+
+
+def _shared(request: Request) -> str:
+    """Return what becomes of events that others share: the address says so, of the page and of its form alike."""
+    return "remove" if request.query_params.get("shared") == "remove" else "keep"
 
 
 async def _with_words(desk: Desk, planned: Json) -> Json:
@@ -144,7 +149,7 @@ async def erase(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     answer = await desk.call(
         "erase",
         of_participants=[name],
-        shared=form.get("shared"),
+        shared=_shared(request),
         expected_events=number_of(form.get("expected_events"), default=0),
         reason=form.get("reason"),
         idempotency_key=Visitor.form_id(form["form_token"]),
