@@ -381,6 +381,15 @@ async def test_of_a_participant_shared_events_are_kept_or_removed_as_asked(datab
     assert len(left) == 1
 
 
+async def test_the_reason_of_an_erasure_stays_unless_it_names_somebody(database: postgres.Database) -> None:
+    """It may share words with what is erased, as its form promises; a name of those who took part does not stay."""
+    reasons = ("asked to be erased, ticket 77", "EVA-maria asked", "evaluated")
+    for number, reason in enumerate(reasons):
+        await append(database.dsn, [said(number, "a ticket to zanzibar", participants=("eva-maria",))])
+        receipt = await erase(database.dsn, Selection(participants=("eva-maria",)), reason=reason)
+        assert receipt.content["reason"] == ("[erased]" if "EVA" in reason else reason)
+
+
 async def test_an_erased_event_is_absent_for_who_withdraws_or_restores_it(database: postgres.Database) -> None:
     """Both are answered as if it were not there; what belongs to a thing of several versions goes without it."""
     (result,) = await append(database.dsn, [said(1)])

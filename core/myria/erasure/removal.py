@@ -22,7 +22,7 @@ from myria.db.database import Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
 from myria.erasure.pace import Pace
-from myria.erasure.words import PhraseDigests, phrases, strings, telling
+from myria.erasure.words import PhraseDigests, holds_name, phrases, strings, telling
 from myria.index import BlockNode, Piece, decode, splice
 from myria.topics.model import ERASED_LABEL, ERASED_SUMMARY
 from myria.versions import SEARCH_VERSION
@@ -182,11 +182,21 @@ class Removal:
         return True
 
     async def _empty_remarks(self, telltales: set[str]) -> None:
-        """Empty remarks (what people and programs wrote beside the log) that quote an erased event."""
+        """Empty remarks (what people and programs wrote beside the log) that quote an erased event.
+
+        The reason of an erasure stays, as its author was told, unless it names somebody who took part in an event.
+        """
         keys_by_place: dict[str, list[str]] = {}
         async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("erasure.people"), self._tenant, self._erasure_id)
+            people = [row["participant"] for row in rows]
             async for row in connection.cursor(sql("erasure.remarks"), self._tenant, prefetch=self._at_once):
-                if not telltales.isdisjoint(telling(row["text"] or "")):
+                text = row["text"] or ""
+                if row["place"] == "erasures":
+                    is_quoting = holds_name(text, people)
+                else:
+                    is_quoting = not telltales.isdisjoint(telling(text))
+                if is_quoting:
                     keys_by_place.setdefault(row["place"], []).append(row["key"])
         for place, keys in keys_by_place.items():
             for at in range(0, len(keys), self._at_once):

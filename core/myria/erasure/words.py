@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -64,6 +64,12 @@ def telling(text: str) -> set[str]:
         if len(first) >= _PAIR_LETTERS and len(second) >= _PAIR_LETTERS
     )
     return telltales
+
+
+def holds_name(text: str, names: Iterable[str]) -> bool:
+    """Tell whether a text holds one of some names: its words in a row, whatever their case."""
+    row = f" {' '.join(words(text))} "
+    return any(f" {' '.join(name_words)} " in row for name in names if (name_words := words(name)))
 
 
 @lru_cache(maxsize=65_536)

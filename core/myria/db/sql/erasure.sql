@@ -105,6 +105,13 @@ SELECT x.event_seq FROM myria.erased x WHERE x.tenant_id = $1 AND x.erasure_id =
 -- name: scopes
 SELECT DISTINCT x.scope_id FROM myria.erased x WHERE x.tenant_id = $1 AND x.erasure_id = $2 ORDER BY x.scope_id;
 
+-- name: people
+-- Everybody who took part in an event of an erasure.
+SELECT DISTINCT p.participant
+FROM (SELECT DISTINCT x.scope_id FROM myria.erased x WHERE x.tenant_id = $1 AND x.erasure_id = $2) listed
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = listed.scope_id
+CROSS JOIN LATERAL unnest(s.participants) AS p (participant);
+
 -- name: get
 SELECT erasure_id, state, selected::text AS selected, actor, reason, counts::text AS counts, receipt_key, number, receipt, mac,
        created_at, finished_at
