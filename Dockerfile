@@ -14,7 +14,7 @@ COPY scripts/image_steps scripts/image_steps
 COPY scripts/sbom.py scripts/sbom.py
 COPY requirements requirements
 RUN sh scripts/image_steps tools /opt/build
-RUN sh scripts/image_steps environment /opt/build /opt/myria
+RUN sh scripts/image_steps environment /opt/myria
 COPY LICENSE NOTICE README.md pyproject.toml ./
 COPY examples examples
 COPY migrations migrations
