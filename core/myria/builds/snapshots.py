@@ -8,7 +8,6 @@ Answers are JSON-ready.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -19,9 +18,9 @@ import orjson
 from myria import errors
 from myria.builds.due import Trigger
 from myria.builds.finish import degraded_build, free_numbers, move_pointer
+from myria.builds.history import BuildHistory, build_summary, waiting_requests
 from myria.builds.model import BuildRow, Resource
-from myria.builds.queue import automatic_builds_pause
-from myria.db.clock import rfc3339_of, to_datetime, to_microseconds
+from myria.db.clock import rfc3339_or_none, to_datetime, to_microseconds
 from myria.db.database import Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
@@ -37,17 +36,11 @@ Json = dict[str, Any]
 MOST_NEWER = 1_000
 """Events up to which those that a snapshot lacks are counted: after a rollback there may be very many."""
 
-MOST_MOVES = 3
-"""Moves to one snapshot that a list of builds holds."""
-
 _RESTORABLE = ("active", "archived")
 """Statuses of a snapshot to which a rollback may lead."""
 
 _GIVES_UP = ("queued", "running", "held")
 """Statuses of a build that can be given up."""
-
-MOST_WAITING = 20
-"""Requests that wait that a list holds."""
 
 _WAITING_FIELDS = ("request_id", "trigger", "full", "created_at", "waits_for")
 """What every reader of a tenant may see of a request that waits."""
@@ -59,11 +52,11 @@ _SNAPSHOT_COLUMNS = (
 """Columns of a snapshot's row that answers hold unchanged."""
 
 
-class Registry:
+class Registry(BuildHistory):
     """Answers questions about the snapshots and builds of every tenant of one database, and moves their pointers."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        self._database = database
+        super().__init__(database)
         self._settings = settings
 
     async def active_snapshot(self, tenant: str) -> Json:
@@ -87,7 +80,7 @@ class Registry:
             row = await connection.fetchrow(sql("snapshots.freshness"), tenant, snapshot_id, MOST_NEWER)
         if row is None:
             return None
-        return {"created_at": _time(row["created_at"]), "newer_events": row["newer_events"]}
+        return {"created_at": rfc3339_or_none(row["created_at"]), "newer_events": row["newer_events"]}
 
     async def snapshot(self, tenant: str, snapshot_id: str) -> Json:
         """Return one snapshot's metadata.
@@ -132,84 +125,6 @@ class Registry:
             )
         return {"snapshots": snapshots, "next_cursor": next_cursor}
 
-    async def builds(self, tenant: str, *, limit: int = 20, before: str | None = None) -> list[Json]:
-        """Return builds, newest first, and what became of their snapshots; with `before`, those older than that one.
-
-        Returns:
-            For each build what `build` returns, but no progress; `asked_by`; the `number` and `status` of its
-            `snapshot`, None where none is kept; and the newest `moves` that made it the active one, at most
-            `MOST_MOVES`.
-
-        Raises:
-            BuildNotFound: there is no build `before`.
-        """
-        async with self._database.read(tenant) as connection:
-            begin = None if before is None else (await _kept_build(connection, tenant, before))["created_at"]
-            rows = await connection.fetch(sql("builds.page"), tenant, begin, before, limit)
-            snapshot_ids = [row["snapshot_id"] for row in rows if row["snapshot_id"] is not None]
-            moves: defaultdict[str, list[Json]] = defaultdict(list)
-            for move in await connection.fetch(sql("snapshots.moves_to"), tenant, snapshot_ids, MOST_MOVES):
-                moves[move["to_snapshot_id"]].append({**dict(move), "moved_at": _time(move["moved_at"])})
-            return [
-                {
-                    **await _build(connection, tenant, BuildRow.from_row(row)),
-                    "asked_by": row["asked_by"],
-                    "snapshot": _kept(row),
-                    "moves": moves[row["snapshot_id"]],
-                }
-                for row in rows
-            ]
-
-    async def build(self, tenant: str, build_id: str) -> Json:
-        """Return one build with its progress (`tasks`, `tasks_done`, `events`).
-
-        `waits_for` says what a build that has not begun waits for: `suspend` (its resource's), `slot`, `pod` or
-        `builder`; None once it has begun.
-
-        Raises:
-            BuildNotFound: no such build.
-        """
-        async with self._database.read(tenant) as connection:
-            row = await _kept_build(connection, tenant, build_id)
-            progress = await connection.fetchrow(sql("builds.progress"), tenant, build_id)
-            build = await _build(connection, tenant, BuildRow.from_row(row))
-            return {**build, "waits_for": _waits_for(row), "progress": dict(progress or {})}
-
-    async def failed_scopes(self, tenant: str, build_id: str) -> list[Json]:
-        """Return at most 20 scopes that a build could not compile: `participants`, `attempts` and the `error`."""
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("builds.failed_tasks"), tenant, build_id)
-        return [
-            {
-                "participants": list(row["participants"]),
-                "attempts": row["attempt"],
-                "error": None if row["error"] is None else orjson.loads(row["error"]),
-            }
-            for row in rows
-        ]
-
-    async def request(self, tenant: str, request_id: str) -> Json:
-        """Return a request: its `request_id`, and the `build_id` of the build that took it up, null before; also who
-        asked, when and why, its `trigger`, and whether it asks for a `full` build.
-
-        Raises:
-            BuildNotFound: no such request.
-        """
-        async with self._database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("builds.get_request"), tenant, request_id)
-        if row is None:
-            raise errors.BuildNotFound(f"there is no build request {request_id}", request_id=request_id)
-        return {**_request(row), "build_id": row["build_id"], "closed_at": _time(row["closed_at"])}
-
-    async def waiting(self, tenant: str) -> list[Json]:
-        """Return the requests that no build has taken up, the next one first, at most `MOST_WAITING`.
-
-        Each as `request` returns it, and with what it `waits_for`: `permission` (the tenant may not build), `suspend`
-        (its resource's), `build` (the one before it), `pause` (of automatic builds) or `builder`.
-        """
-        async with self._database.read(tenant) as connection:
-            return await _waiting(connection, tenant)
-
     async def status(self, tenant: str) -> Json:
         """Return how fresh a tenant's memory is, what its builds are doing, and what triggers the next one.
 
@@ -220,13 +135,13 @@ class Registry:
             cutoff = active["cutoff"] if active is not None else 0
             tail_events = await connection.fetchval(sql("triggers.count_tail"), tenant, cutoff)
             newest_build = await connection.fetchrow(sql("builds.newest"), tenant)
-            waiting_requests = await connection.fetchval(sql("triggers.count_waiting"), tenant)
-            waiting = await _waiting(connection, tenant) if waiting_requests else []
+            requested = await connection.fetchval(sql("triggers.count_waiting"), tenant)
+            waiting = await waiting_requests(connection, tenant) if requested else []
             state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
             held = await connection.fetchrow(sql("snapshots.publishable_held"), tenant)
             last_event = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, cutoff)
             build = BuildRow.from_row(newest_build) if newest_build is not None else None
-            last_build = await _build_summary(connection, tenant, build) if build is not None else None
+            last_build = await build_summary(connection, tenant, build) if build is not None else None
             if last_build is not None and last_build["status"] == "aborted":
                 # Every reader of the tenant gets the status, and who gave the build up, and why, may name anybody.
                 last_build["error"] = None
@@ -245,12 +160,12 @@ class Registry:
             "degraded": None if degraded is None else asdict(degraded),
             "tail_events": tail_events,
             "building": build is not None and build.status == "running",
-            "queued": waiting_requests + int(build is not None and build.status == "queued"),
+            "queued": requested + int(build is not None and build.status == "queued"),
             # Without names and reasons, as `last_build`.
             "waiting": [{name: one[name] for name in _WAITING_FIELDS} for one in waiting],
             "paused": paused_reason is not None,
             "paused_reason": paused_reason,
-            "paused_since": _time(paused_at),
+            "paused_since": rfc3339_or_none(paused_at),
             "held_snapshot_id": held["snapshot_id"] if held is not None else None,
             "last_build": last_build,
             "triggers": {
@@ -258,7 +173,7 @@ class Registry:
                 "inactivity": {
                     "enabled": builder.inactivity_timeout_s > 0,
                     "timeout_s": builder.inactivity_timeout_s,
-                    "last_event_at": _time(last_event["ingested_at"]) if last_event is not None else None,
+                    "last_event_at": rfc3339_or_none(last_event["ingested_at"]) if last_event is not None else None,
                 },
                 "tail_threshold": {
                     "enabled": builder.max_unindexed_events > 0,
@@ -267,7 +182,7 @@ class Registry:
             },
             "waits": orjson.loads(state["waits"]) if state is not None else {},
             "consecutive_failures": state["consecutive_failures"] if state is not None else 0,
-            "retry_at": _time(state["retry_at"]) if state is not None and state["backing_off"] else None,
+            "retry_at": rfc3339_or_none(state["retry_at"]) if state is not None and state["backing_off"] else None,
             "embeddings": chosen(self._settings).why,
         }
 
@@ -513,22 +428,16 @@ class Registry:
             elif row["status"] != "aborted":
                 way_back = "; a rollback takes its snapshot back" if row["status"] == "succeeded" else ""
                 raise errors.BuildEnded(
-                    f"build {build_id} ended as {row['status']} at {_time(row['finished_at'])}{way_back}",
+                    f"build {build_id} ended as {row['status']} at {rfc3339_or_none(row['finished_at'])}{way_back}",
                     build_id=build_id,
                     status=row["status"],
-                    finished_at=_time(row["finished_at"]),
+                    finished_at=rfc3339_or_none(row["finished_at"]),
                 )
         return {"build_id": build_id, "status": "aborted"}
 
     async def tidy(self, tenant: str) -> None:
         """Delete the root rows of aborted builds and free their numbers; needs a role that may delete."""
         await free_numbers(self._database, tenant)
-
-    async def moves(self, tenant: str, *, limit: int = 50) -> list[Json]:
-        """Return the pointer's history, newest first: kind, from, to, actor, reason, time."""
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("snapshots.moves"), tenant, limit)
-        return [{**dict(row), "moved_at": _time(row["moved_at"])} for row in rows]
 
 
 async def _give_up(
@@ -574,7 +483,7 @@ async def _ended_request(
         return build_id
     row = await connection.fetchrow(sql("builds.get_request"), tenant, request_id)
     if row is not None and row["build_id"] is None:
-        closed_at = _time(row["closed_at"])
+        closed_at = rfc3339_or_none(row["closed_at"])
         raise errors.BuildEnded(
             f"request {request_id} ended with its MyriaRebuild at {closed_at}, without a build",
             build_id=request_id,
@@ -586,46 +495,6 @@ async def _ended_request(
 
 def _aborted(actor: str, reason: str | None) -> errors.BuildAborted:
     return errors.BuildAborted(f"given up by {actor}" + (f": {reason}" if reason else ""), actor=actor, reason=reason)
-
-
-async def _waiting(connection: Connection, tenant: str) -> list[Json]:
-    is_paused = await automatic_builds_pause(connection, tenant)
-    rows = await connection.fetch(sql("builds.waiting"), tenant, is_paused, MOST_WAITING)
-    return [{**_request(row), "waits_for": row["waits_for"]} for row in rows]
-
-
-def _request(row: asyncpg.Record) -> Json:
-    return {
-        "request_id": row["request_id"],
-        "trigger": row["trigger"],
-        "full": row["is_full"],
-        "reason": row["reason"],
-        "actor": row["actor"],
-        "created_at": _time(row["created_at"]),
-    }
-
-
-def _waits_for(build: asyncpg.Record) -> str | None:
-    """Return what a build waits for that has not begun, see `Registry.build`."""
-    if build["status"] != "queued" or build["started_at"] is not None:
-        return None
-    if build["suspended"]:
-        return "suspend"
-    if build["resource_uid"] is None:
-        return "builder"
-    return "slot" if build["job_uid"] is None else "pod"
-
-
-async def _kept_build(connection: Connection, tenant: str, build_id: str) -> asyncpg.Record:
-    """Return a build's row.
-
-    Raises:
-        BuildNotFound: no such build is kept.
-    """
-    row = await connection.fetchrow(sql("builds.get"), tenant, build_id)
-    if row is None:
-        raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
-    return row
 
 
 async def _kept_snapshot(connection: Connection, tenant: str, snapshot_id: str) -> asyncpg.Record:
@@ -652,52 +521,11 @@ def _within(max_bytes: int, items: list[Json]) -> list[Json]:
     return items
 
 
-def _kept(row: asyncpg.Record) -> Json | None:
-    """Return number and status of the snapshot in a row of `builds.page`; None where it is gone, or on its way out."""
-    status = row["snapshot_status"]
-    if status is None or (status == "superseded" and row["snapshot_activated_at"] is not None):
-        return None
-    return {"number": row["snapshot_number"], "status": status}
-
-
 def _snapshot(row: asyncpg.Record) -> Json:
     return {
         **{name: row[name] for name in _SNAPSHOT_COLUMNS},
         "validation": {"staging": "pending", "failed": "failed"}.get(row["status"], "passed"),
         "violations": orjson.loads(row["violations"]),
         "counts": orjson.loads(row["counts"]),
-        **{name: _time(row[name]) for name in ("created_at", "completed_at", "activated_at", "archived_at")},
+        **{name: rfc3339_or_none(row[name]) for name in ("created_at", "completed_at", "activated_at", "archived_at")},
     }
-
-
-async def _build_summary(connection: Connection, tenant: str, build: BuildRow) -> Json:
-    degraded = await degraded_build(connection, tenant, build.build_id, build.counts)
-    return {
-        "build_id": build.build_id,
-        "trigger": build.trigger,
-        "status": build.status,
-        "snapshot_id": build.snapshot_id,
-        "started_at": _time(build.started_at),
-        "finished_at": _time(build.finished_at),
-        "error": build.error,
-        "degraded": None if degraded is None else asdict(degraded),
-        "counts": build.counts,
-    }
-
-
-async def _build(connection: Connection, tenant: str, build: BuildRow) -> Json:
-    return {
-        **await _build_summary(connection, tenant, build),
-        "full": build.is_full,
-        "forced": build.is_forced,
-        "hold": build.hold,
-        "reason": build.reason,
-        "request_id": build.request_id,
-        "parent_snapshot_id": build.parent_snapshot_id,
-        "cutoff": build.cutoff,
-        "created_at": _time(build.created_at),
-    }
-
-
-def _time(moment: datetime | None) -> str | None:
-    return rfc3339_of(moment) if moment is not None else None

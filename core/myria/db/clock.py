@@ -41,6 +41,11 @@ def rfc3339_of(moment: datetime, utc_offset: int | None = 0) -> str:
     return (text.rstrip("0") if "." in text else text) + zone
 
 
+def rfc3339_or_none(moment: datetime | None) -> str | None:
+    """Return the RFC 3339 text of an aware datetime in UTC; None where there is none."""
+    return None if moment is None else rfc3339_of(moment)
+
+
 @lru_cache(maxsize=8192)
 def to_rfc3339(microseconds: int, utc_offset: int = 0) -> str:
     """Return the RFC 3339 text of microseconds since 1970, without superfluous digits; see `rfc3339_of`."""

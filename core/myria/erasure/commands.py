@@ -14,7 +14,7 @@ from myria.access.journal import Act, write_act
 from myria.access.principal import Proof
 from myria.access.tenants import checked_tenant
 from myria.builds.snapshots import Registry
-from myria.db.clock import rfc3339_of
+from myria.db.clock import rfc3339_of, rfc3339_or_none
 from myria.db.database import Connection, Database
 from myria.db.locks import lock_key
 from myria.db.queries import sql
@@ -339,7 +339,7 @@ def _status(row: Any) -> ErasureStatus:
         by=row["actor"],
         reason=row["reason"],
         asked_at=rfc3339_of(row["created_at"]),
-        done_at=None if row["finished_at"] is None else rfc3339_of(row["finished_at"]),
+        done_at=rfc3339_or_none(row["finished_at"]),
         is_worked_on=row["is_worked_on"],
         failure=None if row["failure"] is None else orjson.loads(row["failure"]),
         receipt=None if receipt is None else Receipt(content=orjson.loads(receipt), mac=row["mac"].hex()),
