@@ -48,6 +48,9 @@ from myria.text.passages import sought_in
 
 T = TypeVar("T")
 
+_MAX_EVENT_SEQ = (1 << 63) - 1
+"""PostgreSQL's largest bigint: a long handle may stand for a number beyond it, which no event has."""
+
 
 class Memory(Administration):
     """The memory of every tenant of one database; opened and closed as `Administration` is."""
@@ -154,7 +157,7 @@ class Memory(Administration):
         """
         named = query.expected
         if named is not None:
-            [expected] = await self.event_ids(tenant, [named])
+            expected = await self.expected_event_id(tenant, named)
             query = replace(query, expected=expected)
         writer = None
         if query.format == "text":
@@ -193,9 +196,40 @@ class Memory(Administration):
             name: handles.event_seq(name.removeprefix(EVENT_PREFIX)) for name in names if name.startswith(EVENT_PREFIX)
         }
         async with self.database.read(tenant) as connection:
-            rows = await connection.fetch(sql("events.ids"), tenant, list(seq_by_handle.values()))
+            event_seqs = [event_seq for event_seq in seq_by_handle.values() if event_seq <= _MAX_EVENT_SEQ]
+            rows = await connection.fetch(sql("events.ids"), tenant, event_seqs)
         id_by_seq = {row["event_seq"]: row["event_id"] for row in rows}
         return tuple(id_by_seq.get(seq_by_handle[name], name) if name in seq_by_handle else name for name in names)
+
+    async def expected_event_id(self, tenant: str, named: str) -> str:
+        """Return the id of an event that a caller misses in an answer: by its id or handle, or those of a note.
+
+        A note stands for the event of its current version. What names nothing is returned as it is. Does not check
+        permissions: the search does, and an answer may show the id only where the event is visible.
+
+        Raises:
+            InvalidArgument: it is neither an id nor a handle.
+        """
+        name = named.strip().strip("[]")
+        if not name.startswith((EVENT_PREFIX, NOTE_PREFIX, "evt_", "note_")):
+            raise errors.InvalidArgument(
+                "expected must be the id of an event or a note (evt_… or note_…), or a handle such as e:481920375",
+                field="expected",
+            )
+        if name.startswith((EVENT_PREFIX, NOTE_PREFIX)):
+            try:
+                (await self.retrieval.handles(tenant)).event_seq(name[len(EVENT_PREFIX) :])
+            except errors.InvalidArgument as error:
+                message = (
+                    f"expected is cut off or misspelt: nine digits or more follow {name[:2]}, as in {name[:2]}481920375"
+                )
+                raise errors.InvalidArgument(message, field="expected") from error
+        if name.startswith((EVENT_PREFIX, "evt_")):
+            return (await self.event_ids(tenant, [name]))[0]
+        note_id = await self.note_id(tenant, name)
+        async with self.database.read(tenant) as connection:
+            event_id: str | None = await connection.fetchval(sql("notes.event_id"), tenant, note_id)
+        return event_id or name
 
     @asynccontextmanager
     async def events_named(self, tenant: str, names: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
@@ -229,7 +263,7 @@ class Memory(Administration):
             first_seq = (await self.retrieval.handles(tenant)).event_seq(name.removeprefix(NOTE_PREFIX))
         except errors.InvalidArgument:
             return name
-        if first_seq >= 1 << 63:  # beyond PostgreSQL's bigint, so no event has it
+        if first_seq > _MAX_EVENT_SEQ:
             return name
         async with self.database.read(tenant) as connection:
             note_id: str | None = await connection.fetchval(sql("notes.id_of_event"), tenant, first_seq)

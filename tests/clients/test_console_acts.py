@@ -185,7 +185,7 @@ async def _ask(person: Hands, kept: Kept) -> None:
     await person.do("press", "Space")
     await person.write("#expected", kept.expected)
     await person.do("go", "Enter")
-    await person.do("sees", "The event that you miss")
+    await person.do("sees", "What you miss")
     assert "The kiln opens on Friday" in person.text
     assert "It is shown." in person.text
     for field in ("since=2026-01-01", "until=2026-12-31", "channel=studio", "context=talk", "order=oldest", "why=on"):

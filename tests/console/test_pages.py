@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from myria.builds.snapshots import Registry
@@ -238,6 +240,23 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
         assert said in text_of(page.text)
 
 
+async def test_a_missed_note_is_the_event_of_its_current_version(served: Served, browser: Browser) -> None:
+    """By its id and by its handle, as it stands in texts for models; a note of others is as one that is not there."""
+    kept = await served.post(call("remember", {"content": "the kiln is red"}), headers("remember"), path="/mcp/agent")
+    note_id = kept.json()["result"]["structuredContent"]["id"]
+    await served.post(
+        call("amend", {"id": note_id, "content": "the kiln is blue"}), headers("amend"), path="/mcp/agent"
+    )
+    recalled = (await served.post(call("recall", {"text": "kiln"}), headers("recall"), path="/mcp/agent")).text
+    [handle] = re.findall(r"n:[0-9]{9}", recalled)[:1]
+    for expected in (note_id, handle, f"[{handle}]"):
+        page = await browser.get("/console/ask", q="kiln", expected=expected)
+        assert "It is shown. Its place is 1" in text_of(page.text), expected
+    for missing in (note_id, "n:999999999", "e:" + 21 * "9", "n:" + 21 * "9"):
+        page = await browser.get("/console/ask", q="kiln", expected=missing, **{"as": "somebody"})
+        assert "Nothing of that id is visible" in text_of(page.text), missing
+
+
 async def test_a_missed_event_keeps_its_place_on_every_page(served: Served, browser: Browser) -> None:
     """It is on a later page, on this one, or was on an earlier one, with a link; and it may be too large for any."""
     talk = [event(f"k{n}", text=f"the kiln opens at {n}") for n in range(45)]
@@ -247,7 +266,7 @@ async def test_a_missed_event_keeps_its_place_on_every_page(served: Served, brow
     asked = {"q": "kiln", "expected": order[24], "as": "user_42"}
     page, said = await browser.get("/console/ask", **asked), []
     while True:
-        card = page.text.partition("The event that you miss:</strong>")[2].partition("</div>")[0]
+        card = page.text.partition("What you miss:</strong>")[2].partition("</div>")[0]
         assert "Its place is 25." in text_of(card)
         assert "What raised or lowered it" in card
         said.append(text_of(card).partition(" Its place")[0])

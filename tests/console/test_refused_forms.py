@@ -53,7 +53,14 @@ def refused_field(page: httpx.Response) -> tuple[str, str, str]:
     [
         ("/ask?view=text&q=tea", "tokens", "abc", "Tokens for a model must be a whole number"),
         ("/ask?view=text&q=tea", "tokens", "0", "Tokens for a model must be at least 1"),
-        ("/ask?q=tea", "expected", "e:1", "Event that you miss: '1' is no handle"),
+        ("/ask?q=tea", "expected", "e:1", "Event or note that you miss is cut off or misspelt: nine digits"),
+        (
+            "/ask?q=tea&view=text",
+            "expected",
+            "[n:5]",
+            "Event or note that you miss is cut off or misspelt: nine digits",
+        ),
+        ("/ask?q=tea&view=topics", "expected", "tea", "Event or note that you miss must be the id of an event or a"),
         ("/ask?q=tea", "since", "yesterday", "From must be an RFC 3339 timestamp"),
         ("/ask?q=tea", "until", "2026-13-01T00:00:00Z", "Until is not a real date and time"),
         ("/ask?q=tea", "channel", LONG, "Channel is longer than 200 characters"),

@@ -24,6 +24,7 @@ OPENED = {
     "/ask?q=plan&expected={id}": "events",
     "/ask?q=plan&view=topics&expected={id}": "events",
     "/ask?q=plan&view=text&expected={id}": "events",
+    "/ask?expected={id}&q=plan": "notes",
     "/topics/{id}": "topics",
     "/topics/{id}?cursor=x": "topics",
     "/notes/{id}": "notes",

@@ -24,6 +24,7 @@ CASES = [
     ("notes.of_versions", [SEQS]),
     ("notes.current", ["{note_1,note_2}"]),
     ("notes.of_first_events", ["{evt_1}"]),
+    ("notes.event_id", ["note_1"]),
     ("notes.held_alike", ["\\x00", "fact_l0", "", "said", "c"]),
     ("review.listed", ["{held}", "100", "fact", "ana", "21"]),
     ("review.listed", ["{approved,refused}", "100", "fact", "ana", "21"]),

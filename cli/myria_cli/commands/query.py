@@ -54,7 +54,8 @@ async def query(
     scores: Annotated[bool, _shape("--scores", help="Show how high each node was ranked.")] = False,
     explain: Annotated[bool, _shape("--explain", help="Show what each signal gave to each score.")] = False,
     expect: Annotated[
-        str | None, _shape(metavar="EVENT", help="An event's id or handle: say its place, or why it is not shown.")
+        str | None,
+        _shape(metavar="ID", help="Id or handle of an event or note: say its place, or why it is not shown."),
     ] = None,
     mode: Annotated[
         str | None, _shape(help="Whether a language model looks further: auto, llm, deterministic.")
@@ -110,7 +111,7 @@ async def query(
     principal = local_principal(options.tenant, actor="cli")
     async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
         if expect is not None:
-            [arguments["expected"]] = await memory.event_ids(options.tenant, [expect])
+            arguments["expected"] = await memory.expected_event_id(options.tenant, expect)
         if events:
             event_query = read(EventNodesInput, {**arguments, "limit": limit}).query_value(principal)
             answer = await memory.retrieval.query_event_nodes(options.tenant, event_query)

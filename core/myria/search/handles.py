@@ -50,7 +50,9 @@ class Handles:
         """
         text = handle.strip()
         if len(text) not in range(_SHORTEST, _LONGEST + 1, _GROUP) or not (text.isascii() and text.isdecimal()):
-            raise InvalidArgument(f"{handle[:40]!r} is no handle, such as 481920375", field="id")
+            raise InvalidArgument(
+                f"{handle[:40]!r} is no handle: nine digits or more, as in 481920375, are one", field="id"
+            )
         return _permuted(self._key, int(text), len(text), backwards=True)
 
 

@@ -42,8 +42,7 @@ FIELDS: Fields = {
     "types": ("types", "Types"),
     "order": ("order", "Order"),
     "max_tokens": ("tokens", "Tokens for a model"),
-    "expected": ("expected", "Event that you miss"),
-    "id": ("expected", "Event that you miss"),
+    "expected": ("expected", "Event or note that you miss"),
 }
 """What a refusal of a question says of the form's fields (see `Fields`)."""
 

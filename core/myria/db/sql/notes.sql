@@ -163,6 +163,12 @@ SELECT EXISTS (
 SELECT e.payload->'note'->>'id' FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq = $2 AND e.type = 'myria.note';
 
+-- name: event_id
+-- The event of a note's current version.
+SELECT e.event_id FROM myria.notes n
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+WHERE n.tenant_id = $1 AND n.note_id = $2;
+
 -- name: history
 -- What the versions of a note said, newest first. Of them one may be forgotten by itself. (The inner LIMIT ends the walk, in
 -- its order.)

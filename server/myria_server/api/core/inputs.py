@@ -269,7 +269,8 @@ class _SelectionInput(Input):
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
     explain: Flag = Field(default=False, description="Also what each signal gave to the score of each match")
     expected: OptionalIdentifier = Field(
-        default=None, description="With explain: an event's id or handle; says its place, or why it is not here"
+        default=None,
+        description="With explain: id or handle of an event or note; says its place, or why it is not here",
     )
     format: Annotated[Format, or_default("json")] = Field(
         default="json",
