@@ -10,6 +10,7 @@ from myria.builds.run import run_build
 from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.console.changes import ACTS
 from tests.console.conftest import WITH_KEYS, Browser, elements, text_of
 from tests.server.wire import Served, event
 from tests.support import builds
@@ -315,3 +316,21 @@ class TestWithKeys:
         assert links == []
         build_id = (await memory.registry.builds("default", limit=1))[0]["build_id"]
         assert (await browser.get("/console/changes/abort", build=build_id)).status_code == 403
+
+    async def test_no_page_offers_a_form_that_its_visitor_may_not_send(
+        self, served: Served, browser: Browser, database: Database
+    ) -> None:
+        """Each page that asks once is refused already where its form would be: it says which role is missing."""
+        stored = await append(database.server_dsn, conversation(5))
+        first = (await builds.build(database)).snapshot_id
+        await append(database.server_dsn, conversation(5, seed=1, start=1_000))
+        await builds.build(database)
+        async with access_store(database) as store:
+            key = await make_key(store, "ana", roles=("read",), faces=("core", "agent", "admin"))
+        await browser.sign_in(key)
+        asked_of = {"snapshot": first, "build": await builds.queue(database)}
+        for path in (*(f"changes/{act}" for act in ACTS), f"events/{stored[0].event_id}/forget"):
+            page = await browser.get(f"/console/{path}", **asked_of)
+            assert page.status_code == 403, path
+            assert "role_required" in text_of(page.text)
+            assert '<button class="main">' not in page.text

@@ -159,8 +159,13 @@ async def overview(desk: Desk, request: Request) -> Page:
 
 
 async def confirm(desk: Desk, request: Request) -> Page:
-    """Show what an act will change, and ask once."""
+    """Show what an act will change, and ask once.
+
+    Raises:
+        RoleRequired, FaceNotAllowed: the visitor does not administer, so the form would be refused.
+    """
     act, tenant = _act_of(request), desk.tenant
+    desk.principal.need_administrator(what="this form")
     about, registry = _named(act, request.query_params), desk.memory.registry
     status = await desk.call("get_snapshot_status")
     found: Json | None = None
@@ -168,7 +173,7 @@ async def confirm(desk: Desk, request: Request) -> Page:
         found = await registry.snapshot(tenant, about)
     elif act.about == "build":
         found = await _build_or_request(desk, about)
-    moves = await registry.moves(tenant, limit=1) if desk.is_admin else []
+    moves = await registry.moves(tenant, limit=1)
     return "confirm.html", {
         "act": act,
         "name": request.path_params["act"],
@@ -187,10 +192,8 @@ async def _build_or_request(desk: Desk, name: str) -> Json:
     """Return a request that no build has taken up, with the status `waiting`; or the build that did, or is named.
 
     Raises:
-        AccessError: the visitor does not administer: a build tells of every group of people.
         BuildNotFound: no such build or request.
     """
-    desk.principal.need_administrator(what="a build")
     try:
         request = await desk.memory.registry.request(desk.tenant, name)
     except BuildNotFound:
@@ -274,6 +277,6 @@ def routes(live: LiveParts) -> Routes:
     return (
         PageRoute("/changes", overview, ("read", "admin")),
         PageRoute("/changes/events", partial(events, live), ("read", "admin")),
-        PageRoute("/changes/{act}", confirm, ("read", "admin")),
+        PageRoute("/changes/{act}", confirm, ("admin",)),
         FormRoute("/changes/{act}", act, Form(confirm, FIELDS)),
     )

@@ -107,7 +107,7 @@ async def _note_of(desk: Desk, event: Json) -> Json | None:
 
 ROUTES: Routes = (
     PageRoute("/events/{event_id}", event, is_as_somebody=True),
-    PageRoute("/events/{event_id}/forget", confirm_forgetting, is_as_somebody=True),
+    PageRoute("/events/{event_id}/forget", confirm_forgetting, ("append",), is_as_somebody=True),
     FormRoute("/events/{event_id}/forget", forget),
     FormRoute("/events/{event_id}/restore", restore),
 )

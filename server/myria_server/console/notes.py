@@ -304,6 +304,6 @@ ROUTES: Routes = (
     PageRoute("/notes", overview, form=Form(form, FIELDS), is_as_somebody=True),
     FormRoute("/notes/restore", restore, Form(overview, RESTORED)),
     PageRoute("/notes/{note_id}", note, is_as_somebody=True),
-    PageRoute("/notes/{note_id}/forget", confirm_forgetting, is_as_somebody=True),
+    PageRoute("/notes/{note_id}/forget", confirm_forgetting, ("append",), is_as_somebody=True),
     FormRoute("/notes/{note_id}/forget", forget),
 )
