@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import unescape
 from typing import Any
 
@@ -140,6 +141,24 @@ async def test_an_event_without_text_shows_its_strings(served: Served, browser: 
     page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
     assert "a red glaze" in text_of(page.text).partition("When")[0]
     assert '"number": 12' in text_of(page.text)
+
+
+async def test_a_long_payload_says_what_is_left_out_and_is_saved_whole(served: Served, browser: Browser) -> None:
+    """The page shows its beginning up to the end of a line, and leads to all of it, as a file, for who may see it."""
+    payload = {"text": "", "rows": [{"number": n, "name": f"<kiln> of Ada {n}"} for n in range(4_000)]}
+    event_id = await _append(served, "k", "", payload=payload)
+    page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
+    shown = unescape(page.text.partition("Payload as JSON")[2].partition("<bdi>")[2].partition("</bdi>")[0])
+    whole = json.dumps(payload, indent=2, sort_keys=True)
+    assert whole.startswith(shown + "\n")
+    assert f" … {len(whole) - len(shown):,} more characters".replace(",", "\u202f") in page.text
+    (address,) = _links(page.text, "/payload.json")
+    saved = await browser.get(address)
+    assert saved.json() == payload
+    assert saved.headers["content-type"] == "application/json"
+    assert saved.headers["content-disposition"] == f'attachment; filename="{event_id}.json"'
+    assert saved.headers["cache-control"] == "no-store"
+    assert (await browser.get(address.replace("user_42", "somebody"))).status_code == 404
 
 
 async def test_an_event_is_titled_by_what_it_says(served: Served, browser: Browser) -> None:

@@ -30,6 +30,7 @@ PAGES = (
     "/static/console.css",
     "/ask",
     "/events/{event}",
+    "/events/{event}/payload.json",
     "/events/{event}/forget",
     "/topics",
     "/topics/{topic}",

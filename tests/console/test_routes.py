@@ -21,6 +21,7 @@ NO_PAGES = {
     "/console/sign-in": "asks nobody where no key is needed; tests/clients/test_console_issuer.py opens it",
     "/console/sign-in/with/{name}": "leads to an issuer",
     "/console/signed-in/{name}": "leads from an issuer to a page",
+    "/console/events/{event_id}/payload.json": "a file to save",
     "/console/people/export": "a file to save",
     "/console/audit.jsonl": "a file to save",
     "/console/changes/events": "a stream, for the page of changes",

@@ -20,6 +20,7 @@ MINE, OTHERS = "default", "one"
 ALL = ("read", "append", "admin", "erase")
 OPENED = {
     "/events/{id}": "events",
+    "/events/{id}/payload.json": "events",
     "/events/{id}/forget": "events",
     "/ask?q=plan&expected={id}": "events",
     "/ask?q=plan&view=topics&expected={id}": "events",

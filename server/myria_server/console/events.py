@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from starlette.requests import Request
+from starlette.responses import Response
 
 from myria.log.payloads import speaker_of, whole_text
 from myria.notes.model import NOTE_TYPE
@@ -17,12 +19,12 @@ from myria_server.console.routes import FormRoute, PageRoute, Routes
 _AROUND = 5
 """Events that are shown before and after."""
 
+_OF_ALL_KINDS = {"include_internal": True, "include_superseded": True}
+
 
 async def event(desk: Desk, request: Request) -> Page:
     """Show an event."""
-    answer = await desk.ask(
-        "get_event", event_id=request.path_params["event_id"], include_internal=True, include_superseded=True
-    )
+    answer = await desk.ask("get_event", event_id=request.path_params["event_id"], **_OF_ALL_KINDS)
     event = answer["event"]
     asked_as = desk.participants
     stands = await desk.memory.retrieval.event_provenance(desk.tenant, event["event_id"], desk.masks)
@@ -42,12 +44,19 @@ async def event(desk: Desk, request: Request) -> Page:
     }
 
 
+async def save_payload(desk: Desk, request: Request) -> Response:
+    """Send the whole payload of an event: its page shows how a long one begins."""
+    event = (await desk.ask("get_event", event_id=request.path_params["event_id"], **_OF_ALL_KINDS))["event"]
+    headers = {"content-disposition": f'attachment; filename="{event["event_id"]}.json"'}
+    return Response(orjson.dumps(event["payload"]), media_type="application/json", headers=headers)
+
+
 async def confirm_forgetting(desk: Desk, request: Request) -> Page:
     """Show the event that would be forgotten, and ask once; or say that it is, and offer to undo that."""
     event_id = request.path_params["event_id"]
     if request.query_params.get("done") == "forgotten":
         return "forget_event.html", {"event_id": event_id, "text": None}  # it is not read: it may be nobody's
-    event = (await desk.ask("get_event", event_id=event_id, include_internal=True, include_superseded=True))["event"]
+    event = (await desk.ask("get_event", event_id=event_id, **_OF_ALL_KINDS))["event"]
     return "forget_event.html", {"event_id": event["event_id"], "text": whole_text(event["payload"])}
 
 
@@ -107,6 +116,7 @@ async def _note_of(desk: Desk, event: Json) -> Json | None:
 
 ROUTES: Routes = (
     PageRoute("/events/{event_id}", event, is_as_somebody=True),
+    PageRoute("/events/{event_id}/payload.json", save_payload, is_as_somebody=True),
     PageRoute("/events/{event_id}/forget", confirm_forgetting, ("append",), is_as_somebody=True),
     FormRoute("/events/{event_id}/forget", forget),
     FormRoute("/events/{event_id}/restore", restore),

@@ -175,7 +175,11 @@ def _shown(value: Any, longest: int = _LONGEST_SHOWN) -> Markup:
     `<bdi>` keeps marks of direction in it from turning what follows.
     """
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    room = _room(text, longest)
+    return _begun(text, _room(text, longest))
+
+
+def _begun(text: str, room: int) -> Markup:
+    """Return so many characters of a text, and how many more it has."""
     cut = Markup("")
     if len(text) > room:
         cut = Markup('<span class="cut"> … {} more characters</span>').format(_number(len(text) - room))
@@ -237,10 +241,12 @@ def _marked(text: str) -> Markup:
 
 
 def _pretty(value: Any) -> Markup:
-    """Return a JSON value, readable, as text."""
+    """Return a JSON value, readable, as text: cut as `_shown` does, where a line ends if one ends in the later half."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     room = _room(text, _LONGEST_SHOWN)
-    return Markup("<bdi>{}</bdi>").format(text[:room] + (" …" if len(text) > room else ""))
+    if len(text) > room and (line_end := text.rfind("\n", room // 2, room)) > 0:
+        room = line_end
+    return _begun(text, room)
 
 
 def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[Markup]:
