@@ -196,10 +196,10 @@ async def test_an_event_is_forgotten_and_restored(served: Served, browser: Brows
     assert "the kiln is broken" in text_of(back.text)
 
 
-async def test_what_was_said_later_of_the_same_stands_beside_a_match(
+async def test_what_was_said_later_of_what_a_match_names_stands_beside_it(
     served: Served, browser: Browser, database: Database
 ) -> None:
-    """The latest state of a match's subject, once and at the best match that is older; and on the page of its event."""
+    """The latest state of each subject that an older match or an event's page names, each once."""
     days = {1: "is in Braga with Petra", 3: "is at the luthier in Porto", 6: "went to a museum in Vienna"}
     ids = {}
     for day, said in days.items():
@@ -207,6 +207,21 @@ async def test_what_was_said_later_of_the_same_stands_beside_a_match(
             at = f"2026-03-{day:02}T10:{minute:02}:00Z"
             text = f"The violin {said}{'.' * minute}"
             ids[day] = await _append(served, f"{day} {minute}", text, timestamp=at, context_id=f"talk{day}")
+    aside = await _append(
+        served, "aside", "Petra bakes a sourdough", timestamp="2026-03-01T10:03:00Z", context_id="talk1"
+    )
+    of_two = {
+        1: ["The violin is in Braga with Petra", "so is the passport, with the violin"] * 2,
+        6: ["The violin went to a museum in Vienna"] * 3,
+        8: ["The passport lies in the safe of the consulate"] * 3,
+    }
+    for day, texts in of_two.items():
+        for minute, text in enumerate(texts):
+            at, names = f"2026-03-{day:02}T10:{minute:02}:00Z", ["user_43", "agent_1"]
+            key = f"of two {day} {minute}"
+            await _append(
+                served, key, f"{text}{'.' * minute}", timestamp=at, context_id=f"two{day}", participants=names
+            )
     before = await browser.get("/console/ask", q="violin Braga", **{"as": "user_42"})
     assert "Later in" not in text_of(before.text)  # without a snapshot nobody knows of what an event is
     await builds.build(database)
@@ -218,6 +233,10 @@ async def test_what_was_said_later_of_the_same_stands_beside_a_match(
     assert later in text_of(page.text)
     assert '<bdi>1–6 March 2026</bdi><span class="utc"> UTC</span><bdi>: ' in page.text
     assert "Later in" not in text_of((await browser.get(f"/console/events/{ids[6]}", **{"as": "user_42"})).text)
+    beside = await browser.get(f"/console/events/{aside}", **{"as": "user_42"})
+    assert "Later in" not in text_of(beside.text)  # that is of what its neighbours name
+    of_both = text_of((await browser.get("/console/ask", q="violin Braga", **{"as": "user_43"})).text)
+    assert of_both.count("Later in") == of_both.count(later) + of_both.count("The passport lies in the safe") == 2
     by_topic = text_of((await browser.get("/console/ask", q="violin", view="topics", **{"as": "user_42"})).text)
     assert by_topic.index("latest, on 6 March 2026") < by_topic.index("Petra")
     await served.call("withdraw_events", {"event_ids": [ids[6]], "participants": ["user_42"]})

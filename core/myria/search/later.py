@@ -1,13 +1,15 @@
 """What was said later of an event's subjects: their latest states, where these are of a later day than the event.
 
 An answer holds what fits its question best, and that need not be what holds now. Which events are of one subject, and
-which of them tells its state, the snapshot knows already; nothing is compared here.
+which of them tells its state, the snapshot knows already; nothing is compared here. A subject holds whole leaves, so
+one counts only where the event itself names it: events beside it may speak of something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from myria.db.clock import to_microseconds
 from myria.db.database import Connection
@@ -15,9 +17,12 @@ from myria.db.queries import sql
 from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria.search.snapshot_view import SnapshotView
 from myria.search.topics import TopicReader
+from myria.text import terms
 from myria.text.dates import DAY_US
 from myria.topics.calendar import day_of
 from myria.topics.quoting import LATEST, Quoted, taken_apart
+from myria.topics.subjects.statements import hinted_keys, names
+from myria.topics.subjects.trie import keys_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,15 +35,19 @@ class LaterState:
 
 
 async def later_states(
-    connection: Connection, snapshot: SnapshotView, event_seqs: Sequence[int], topics: TopicReader
+    connection: Connection, snapshot: SnapshotView, texts: Mapping[int, str], topics: TopicReader
 ) -> Mapping[int, list[LaterState]]:
-    """Return, by event, the latest states of the subjects that hold it, of those told on a later day; the best first.
+    """Return, by event, the latest states of the subjects that it names, of those told on a later day; best first.
 
-    Events that no subject holds, such as those of the fresh tail, are left out.
+    What two subjects of an event both quote is returned once. Events that no subject holds, such as those of the fresh
+    tail, are left out.
+
+    Args:
+        texts: what each event says, by its event_seq.
     """
     visible = snapshot.visible.ids.tolist()
     placed = []
-    for row in await connection.fetch(sql("events.placed"), snapshot.tenant, list(event_seqs), visible):
+    for row in await connection.fetch(sql("events.placed"), snapshot.tenant, list(texts), visible):
         scope = snapshot.scope(row["scope_id"])
         if scope is None or scope.root is None:
             continue
@@ -50,17 +59,25 @@ async def later_states(
     subjects = await topics.subjects_of(connection, snapshot, leaves, words)
     later: dict[int, list[LaterState]] = {}
     for event_seq, day, (_, (leaf,)) in placed:
+        said, hinted = frozenset(terms(texts[event_seq])), hinted_keys(words[leaf].metadata)
+        by_words: dict[str, LaterState] = {}
         for subject in subjects.of_leaf.get(leaf, ()):
-            shown = subjects.topics[subject].shown(snapshot.hidden)
-            quoted = _latest(shown["summary"])
-            day_told = None if quoted is None else day_of(quoted.day.partition(" ")[2])
-            if quoted is not None and day_told is not None and day_told > day and shown["label"] != NEUTRAL_LABEL:
-                state = LaterState(topic_id=shown["topic_id"], label=shown["label"], quoted=quoted)
-                later.setdefault(event_seq, []).append(state)
+            topic = subjects.topics[subject]
+            key = keys_of(topic.metadata["prefix"])[0]
+            state = _later_than(day, topic.shown(snapshot.hidden)) if key in hinted or names(said, key) else None
+            if state is not None:
+                by_words.setdefault(state.quoted.words, state)
+        if by_words:
+            later[event_seq] = list(by_words.values())
     return later
 
 
-def _latest(summary: str) -> Quoted | None:
-    """Return the latest state that a subject's summary tells; None if it tells none."""
-    quotes, _ = taken_apart(summary)
-    return quotes[0] if quotes and quotes[0].lead == LATEST.strip() else None
+def _later_than(day: int, subject: Mapping[str, Any]) -> LaterState | None:
+    """Return the latest state of a subject, as it is shown, if that was told after a day (since 1970)."""
+    quotes, _ = taken_apart(subject["summary"])
+    if not quotes or quotes[0].lead != LATEST.strip() or subject["label"] == NEUTRAL_LABEL:
+        return None
+    day_told = day_of(quotes[0].day.partition(" ")[2])
+    if day_told is None or day_told <= day:
+        return None
+    return LaterState(topic_id=subject["topic_id"], label=subject["label"], quoted=quotes[0])

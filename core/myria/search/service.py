@@ -249,14 +249,12 @@ class Retrieval:
 
         return await self.slots.read((tenant, masks), reading)
 
-    async def later_states(
-        self, tenant: str, event_seqs: Sequence[int], masks: Masks
-    ) -> Mapping[int, list[LaterState]]:
-        """Return, by event, what was said later of its subjects; see `myria.search.later`."""
+    async def later_states(self, tenant: str, texts: Mapping[int, str], masks: Masks) -> Mapping[int, list[LaterState]]:
+        """Return, by event, what was said later of its subjects, given what it says; see `myria.search.later`."""
 
         async def reading(connection: Connection, slot: ReadSlot) -> Mapping[int, list[LaterState]]:
             snapshot = await open_snapshot(connection, self.cache, tenant, masks, None, slot=slot)
-            return await later_states(connection, snapshot, event_seqs, self._topics)
+            return await later_states(connection, snapshot, texts, self._topics)
 
         return await self.slots.read((tenant, masks), reading)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 
+from myria.log.payloads import whole_text
 from myria.search.later import LaterState
 from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
@@ -103,14 +104,19 @@ async def _as_text(desk: Desk, question: Json, budget: int | str) -> tuple[Json,
     return answer, {"text": text, "tokens": 0 if text is None else token_counter().count(text)}
 
 
-async def _later(desk: Desk, matches: Sequence[Json]) -> Mapping[int, LaterState]:
-    """Return what was said later of the subject of a match, by its event_seq; of each subject once."""
-    found = await desk.memory.retrieval.later_states(desk.tenant, [match["event_seq"] for match in matches], desk.masks)
-    best_of: dict[str, int] = {}
-    for match in matches:
-        for state in found.get(match["event_seq"], ())[:1]:
-            best_of.setdefault(state.topic_id, match["event_seq"])
-    return {event_seq: found[event_seq][0] for event_seq in best_of.values()}
+async def _later(desk: Desk, matches: Sequence[Json]) -> Mapping[int, Sequence[LaterState]]:
+    """Return what was said later of the subjects that a match names, by its event_seq; each thing once."""
+    texts = {
+        match["event_seq"]: whole_text(match["payload"]) if "payload" in match else match["snippet"]
+        for match in matches
+    }
+    found = await desk.memory.retrieval.later_states(desk.tenant, texts, desk.masks)
+    quoted: set[str] = set()
+    later: dict[int, Sequence[LaterState]] = {}
+    for event_seq in texts:
+        later[event_seq] = [state for state in found.get(event_seq, ()) if state.quoted.words not in quoted]
+        quoted.update(state.quoted.words for state in later[event_seq])
+    return later
 
 
 async def _placed(desk: Desk, question: Json, answer: Json, *, before: int) -> Json | None:

@@ -28,11 +28,12 @@ async def event(desk: Desk, request: Request) -> Page:
     event = answer["event"]
     asked_as = desk.participants
     stands = await desk.memory.retrieval.event_provenance(desk.tenant, event["event_id"], desk.masks)
-    later = await desk.memory.retrieval.later_states(desk.tenant, [event["event_seq"]], desk.masks)
     payload = event["payload"]
+    text = whole_text(payload)
+    later = await desk.memory.retrieval.later_states(desk.tenant, {event["event_seq"]: text}, desk.masks)
     return "event.html", {
         "event": event,
-        "text": whole_text(payload),
+        "text": text,
         "speaker": speaker_of(payload),
         "snapshot_id": answer["snapshot_id"],
         "made": await desk.memory.registry.freshness(desk.tenant, answer["snapshot_id"]),

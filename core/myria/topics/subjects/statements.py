@@ -7,9 +7,10 @@ violin went to the luthier in Porto!" does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from myria.text import is_stopword, terms
 from myria.text.common_words import plain_terms, weak_terms
@@ -39,10 +40,6 @@ class Told:
     quote: Quoted
     terms: frozenset[str]
 
-    def names(self, key: str) -> bool:
-        """Tell whether the statement names the subject of a key, or something of that kind."""
-        return not self.terms.isdisjoint(key.split(" ")) or not self.terms.isdisjoint(members_of(key))
-
     def content(self, key: str) -> int:
         """Return the weight of the statement's words other than the key's; 0 if too little to tell a state.
 
@@ -50,6 +47,16 @@ class Told:
         """
         content = sum(map(_weight, self.terms.difference(key.split(" "))))
         return content if content >= _LEAST_CONTENT + self.quote.words.endswith(_EXCLAMATIONS) else 0
+
+
+def names(said: Set[str], key: str) -> bool:
+    """Tell whether the terms of a text name the subject of a key, or something of that kind."""
+    return not said.isdisjoint(key.split(" ")) or not said.isdisjoint(members_of(key))
+
+
+def hinted_keys(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys of the emitters' hints in a leaf's metadata; what was said need not repeat them."""
+    return frozenset(" ".join(key_of(hint)) for hint, _ in metadata["hints"])
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -68,10 +75,10 @@ def state_of(keys: Sequence[str], leaf: Node) -> Quoted | None:
     Of several statements about that key it is the one that says the most about it.
     """
     statements = told_by(leaf.summary)
-    hints = {" ".join(key_of(hint)) for hint, _ in leaf.metadata["hints"]}
+    hints = hinted_keys(leaf.metadata)
     for key in keys:
-        # For a key from an emitter's hint, which the words need not repeat, every statement counts.
-        candidates = [statement for statement in statements if statement.names(key)] or (
+        # For a key from an emitter's hint every statement counts.
+        candidates = [statement for statement in statements if names(statement.terms, key)] or (
             statements if key in hints else ()
         )
         best = max(candidates, key=lambda statement: statement.content(key), default=None)
