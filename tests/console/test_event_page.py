@@ -40,7 +40,7 @@ async def test_an_event_names_its_topics_and_the_way_to_them(
         assert "Events 6" in text_of((await browser.get(address)).text)
     tail = await _append(served, "tail", "the kiln is closed", context_id="kiln")
     page = await browser.get(f"/console/events/{tail}", **{"as": "user_42"})
-    assert "It is newer than the snapshot. It is found already; the next build places it." in text_of(page.text)
+    assert "It is not in the snapshot yet. It is found already; the next build places it." in text_of(page.text)
 
 
 async def test_an_event_stands_within_its_conversation(served: Served, browser: Browser) -> None:

@@ -296,11 +296,31 @@ async def test_numbers_of_an_answer_say_what_they_count(served: Served, browser:
     page = await browser.get("/console/ask", q="kiln noon", **{"as": "user_42"})
     assert "1 newer event is not in it yet, but found: 1 shown here." in text_of(page.text)
     assert f'title="{snapshot}"' in page.text
-    assert "newer than the snapshot" in text_of(page.text)
+    assert "not in the snapshot yet" in text_of(page.text)
     more = next(a["href"] for _, a in elements(page.text) if "cursor=" in (a.get("href") or ""))
     assert "6 more matches shown, best first. From the snapshot" in text_of((await browser.get(more or "")).text)
     newest = text_of((await browser.get("/console/ask", channel="telegram", **{"as": "user_42"})).text)
     assert "20 events shown, newest first; there are more." in newest
+
+
+async def test_what_was_replaced_is_not_said_to_be_newer(served: Served, browser: Browser, database: Database) -> None:
+    """Of an event that its snapshot lacks, an answer says why: it was replaced, is internal, or came since."""
+    old = await served.call("append_event", event("old", text="the kiln opens on Friday"))
+    supersedes = [old.content["event_id"]]
+    await served.call("append_event", {**event("new", text="the kiln opens on Monday"), "supersedes": supersedes})
+    await served.call("append_event", {**event("secret", text="the kiln was looked up"), "internal": True})
+    await builds.build(database)
+    asked = {"q": "kiln", "superseded": "on", "internal": "on", "as": "user_42"}
+    for view in ("best", "topics"):
+        shown = text_of((await browser.get("/console/ask", view=view, **asked)).text).partition("Answer ")[2]
+        assert "; 2 shown here are in no snapshot, being replaced or internal." in shown
+        assert "replaced by a later event , so not in the snapshot" in shown
+        assert "internal, so in no snapshot" in shown
+        assert "yet" not in shown
+        assert "newer" not in shown
+    await served.call("append_event", event("late", text="the kiln opens at noon"))
+    shown = text_of((await browser.get("/console/ask", **asked)).text)
+    assert "1 newer event is not in it yet, but found: 1 shown here; 2 shown here are in no snapshot" in shown
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ async def view(desk: Desk, request: Request) -> Page:
         "placed": await _placed(desk, question, answer, before=before),
         "seen": before + answer.get("counts", {}).get("events", 0),
         "answer": answer,
+        "outside": _outside_snapshot(answer["root"]),
         "asked_as": desk.participants,
         "made": await desk.memory.registry.freshness(desk.tenant, answer.get("snapshot_id")),
         "is_continued": bool(question["cursor"]),
@@ -165,6 +166,13 @@ def _asked(parameters: Mapping[str, str]) -> Json:
         "expected": kept["expected"],
         "kept": kept,
     }
+
+
+def _outside_snapshot(root: Json) -> Json:
+    """Return how many events of an answer its snapshot lacks: `newer` for now, `never` as replaced or internal ones."""
+    lacked = [event for event in events_in(root) if not event.get("indexed", True)]
+    never = sum(bool(event.get("superseded") or event["internal"]) for event in lacked)
+    return {"newer": len(lacked) - never, "never": never}
 
 
 def _best_score(node: Json) -> int:
