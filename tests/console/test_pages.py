@@ -217,6 +217,8 @@ async def test_an_erasure_counts_before_it_erases(served: Served, browser: Brows
     saved = await browser.submit(await browser.get(done.url.path), path)
     assert "attachment" in saved.headers["content-disposition"]
     assert saved.json()["receipt"]["erasure_id"] == done.url.path.rpartition("/")[2]
+    for page in ("/console/people", "/console/ask"):  # nobody is offered of whom nothing is visible
+        assert "ada" not in (await browser.get(page)).text.partition("<main")[2], page
 
 
 async def test_an_answer_says_why(served: Served, browser: Browser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from myria.access.store import AccessStore
 from myria.log.event import parse_event
 from myria.log.limits import Limits
+from myria.log.masks import Mask, Masks
+from myria.log.withdrawal.commands import Withdrawals
 from myria.memory import Memory
+from myria.search.queries import EventNodesQuery
 from myria.settings import Settings
 from myria_server.console import remembered
 from tests.console.conftest import WITH_KEYS, Browser, elements, text_of
@@ -219,13 +223,25 @@ class TestKeys:
         talk = [event("-".join(group), text=f"tea of {group}", participants=list(group)) for group in groups]
         await memory.log.append_events("default", [parse_event(one, Limits()) for one in talk])
 
+    async def _append_and_forget(self, memory: Memory, *groups: tuple[str, ...]) -> None:
+        await self._append(memory, *groups)
+        for group in groups:
+            nodes = await memory.retrieval.query_event_nodes("default", EventNodesQuery(masks=Masks.of([Mask(group)])))
+            ids = [node["event_id"] for node in nodes["root"]["children"]]
+            await Withdrawals(memory.log).withdraw("default", ids, "forgotten", may_see=lambda _: True)
+
     async def test_a_key_sees_what_it_shares_with_somebody(
         self, browser: Browser, memory: Memory, store: AccessStore
     ) -> None:
         """A key of one name opens the page of another with what both share, though it may not ask as that one."""
         await self._append(memory, ("ada", "bob"), ("bob", "cy"), ("ada",))
+        await self._append_and_forget(memory, ("ada", "bob", "eve"), ("ada", "eve"))
         await browser.sign_in(await make_key(store, "ada", roles=("read",)))
-        assert "cy" not in text_of((await browser.get("/console/people")).text)
+        people = await browser.get("/console/people")
+        assert re.findall(r'name=(\w+)">|<td class="number">(\d+)<', people.text) == [
+            *(("ada", ""), ("", "2"), ("", "2")),
+            *(("bob", ""), ("", "1"), ("", "1")),
+        ]
         page = await browser.get("/console/people/one", name="bob")
         assert "1 events that you may see" in text_of(page.text)
         assert "Ask as" not in text_of(page.text)
@@ -246,10 +262,12 @@ class TestKeys:
     ) -> None:
         """Names beside its own that its patterns allow; without own participants, those that match a pattern.
 
+        Names of which nothing is visible are not among them.
         A key that must name somebody is asked for a name, and offered none before.
         """
         own, may_ask, offered = case
         await self._append(memory, ("ada", "bob"), ("bill",), ("cy",), ("user:1",), ("user:2", "x"))
+        await self._append_and_forget(memory, ("ada", "bygone"), ("user:3",))
         await browser.sign_in(await make_key(store, *own, roles=("read",), may_ask=may_ask))
         if not own:
             asks = await browser.get("/console/ask")

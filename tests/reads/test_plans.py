@@ -165,6 +165,9 @@ CASES = [
     Case("retrieval.subjects_of_keys", [TENANT, "snap_200", "{1,2}", rf'{{"\{RENDERING}","\{RENDERING}"}}', "{1,1}"]),
     Case("retrieval.leaves_of_subject", [TENANT, RENDERING, "100"]),
     Case("retrieval.shared_context", [TENANT, f'{{"\\{RENDERING}"}}']),
+    Case("scopes.people", [TENANT, "", "user_", "101", "{agent_3,user_10}"]),
+    Case("scopes.names", [TENANT, "user_3", "user_", "101"]),
+    Case("scopes.names_beside", [TENANT, "{agent_3}", "500", "100"]),
 ]
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}
 """Columns that must bound an index scan: a filter on them would read a whole scope."""
@@ -209,6 +212,7 @@ def test_every_read_is_examined() -> None:
     """A new read statement of the serving path must be added to the cases here."""
     found = {f"{subject}.{name}" for subject in ("events", "retrieval") for name in sql.subject(subject)}
     found |= {"vectors.of_scopes", "vectors.count", "vectors.new"}  # the others are of the control plane and of builds
+    found |= {"scopes.people", "scopes.names", "scopes.names_beside"}
     assert found - WRITES == {case.name for case in CASES}
 
 

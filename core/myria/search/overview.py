@@ -19,13 +19,14 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Activity:
-    """What is visible of a participant: how many events, and when the first and the last one were.
+    """What is visible of a participant: how many events, of how many scopes, and when the first and last one were.
 
     Moments are in microseconds since 1970 UTC, None where there is no event.
     """
 
     name: str
     events: int
+    scopes: int
     first_at: int | None
     last_at: int | None
 
@@ -98,17 +99,18 @@ class Overview:
     def _of(self, name: str) -> Activity:
         positions = self._corpus.scopes.holders.get(name)
         if positions is None:
-            return Activity(name=name, events=0, first_at=None, last_at=None)
+            return Activity(name=name, events=0, scopes=0, first_at=None, last_at=None)
         if self._scopes is None:  # the only scope holds this participant
             times = self._times
-            counted, first, last = len(times), times.min(initial=_LATEST), times.max(initial=_EARLIEST)
+            counted, scopes = len(times), 1
+            first, last = times.min(initial=_LATEST), times.max(initial=_EARLIEST)
         else:
             events, firsts, lasts = self._by_scope()
-            counted = int(events[positions].sum())
+            counted, scopes = int(events[positions].sum()), int(np.count_nonzero(events[positions]))
             first, last = firsts[positions].min(initial=_LATEST), lasts[positions].max(initial=_EARLIEST)
         if not counted:
-            return Activity(name=name, events=0, first_at=None, last_at=None)
-        return Activity(name=name, events=counted, first_at=int(first), last_at=int(last))
+            return Activity(name=name, events=0, scopes=0, first_at=None, last_at=None)
+        return Activity(name=name, events=counted, scopes=scopes, first_at=int(first), last_at=int(last))
 
     def _by_scope(self) -> tuple[Ints, Ints, Ints]:
         """Return, by the position of each scope, how many events it has, and when its first and last one were."""

@@ -15,7 +15,7 @@ from myria.errors import InvalidArgument
 from myria.log.masks import MAX_MASKS, Mask, Masks
 from myria.log.payloads import whole_text
 from myria.search.overview import Activity, Overview
-from myria.search.people import people_beside
+from myria.search.people import names_beginning, people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of, text_of
 from myria_server.console.forms import Fields, Form, Page
@@ -43,30 +43,28 @@ async def overview(desk: Desk, request: Request) -> Page:
     is_anybody = principal.anyone and not desk.names
     participants = () if is_anybody else desk.participants
     most = _PAGE_OF_ANYBODY if is_anybody else _PAGE
-    prefix = text_of(parameters.get("q"))
+    prefix, after = text_of(parameters.get("q")), parameters.get("after", "").replace("\0", "")
     async with desk.memory.database.read(desk.tenant) as connection:
-        people = await people_beside(
-            connection,
-            desk.tenant,
-            participants,
-            after=parameters.get("after", "").replace("\0", ""),
-            prefix=prefix,
-            limit=most + 1,
-        )
-    shown = people[:most]
-    activities = await _activities(desk, participants, [one.name for one in shown])
+        if is_anybody:
+            names = await names_beginning(connection, desk.tenant, prefix, after=after, limit=most + 1)
+        else:
+            names = await people_beside(
+                connection, desk.tenant, participants, after=after, prefix=prefix, limit=most + 1
+            )
+    activities = await _activities(desk, participants, names[:most])
     return "people.html", {
         "people": [
             {
                 "name": one.name,
                 "groups": one.scopes,
-                "events": activity.events,
-                "last_at": None if activity.last_at is None else to_rfc3339(activity.last_at),
+                "events": one.events,
+                "last_at": None if one.last_at is None else to_rfc3339(one.last_at),
                 "is_agent": is_agent(one.name),
             }
-            for one, activity in zip(shown, activities, strict=True)
+            for one in activities
+            if one.events
         ],
-        "next_after": shown[-1].name if len(people) > most else None,
+        "next_after": names[most - 1] if len(names) > most else None,
         "prefix_asked": prefix,
     }
 

@@ -23,47 +23,53 @@ JOIN myria.tenants t ON t.tenant_id = $1;
 -- name: people
 -- One page of the participants of the scopes that all of $5 may see, by name, after $2; of the scopes of the first of
 -- them alone, so that it costs nothing for scopes of others.
-SELECT p.participant, count(*) AS scopes
+SELECT DISTINCT p.participant
 FROM myria.scope_members m
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
 CROSS JOIN LATERAL unnest(s.participants) AS p (participant)
 WHERE m.tenant_id = $1 AND m.participant = ($5::text[])[1] AND s.participants @> $5
   AND p.participant > $2 AND starts_with(p.participant, $3)
-GROUP BY p.participant
 ORDER BY p.participant
 LIMIT $4;
 
--- name: everybody
--- One page of the participants of all scopes, by name, after $2.
-SELECT m.participant, count(*) AS scopes
-FROM myria.scope_members m
-WHERE m.tenant_id = $1 AND m.participant > $2 AND starts_with(m.participant, $3)
-GROUP BY m.participant
-ORDER BY m.participant
-LIMIT $4;
-
 -- name: names
--- The first $3 participants whose names begin with $2, by name: a look-up each, in however many scopes they are.
+-- The first $4 participants after $2 whose names begin with $3 and who have an event that is neither internal nor
+-- withdrawn, by name: a look-up each, in however many scopes they are. (LIMIT 1: it ends at the first such event.)
 WITH RECURSIVE named AS (
     (SELECT m.participant FROM myria.scope_members m
-     WHERE m.tenant_id = $1 AND m.participant >= $2 ORDER BY m.participant LIMIT 1)
+     WHERE m.tenant_id = $1 AND m.participant >= $3 AND m.participant > $2 ORDER BY m.participant LIMIT 1)
     UNION ALL
     SELECT (SELECT m.participant FROM myria.scope_members m
             WHERE m.tenant_id = $1 AND m.participant > named.participant ORDER BY m.participant LIMIT 1)
-    FROM named WHERE starts_with(named.participant, $2)
+    FROM named WHERE starts_with(named.participant, $3)
 )
-SELECT n.participant FROM named n WHERE starts_with(n.participant, $2) LIMIT $3;
+SELECT n.participant FROM named n
+WHERE starts_with(n.participant, $3) AND (
+    SELECT true FROM myria.scope_members m JOIN myria.events e ON e.tenant_id = $1 AND e.scope_id = m.scope_id
+    WHERE m.tenant_id = $1 AND m.participant = n.participant AND NOT e.internal
+      AND coalesce((SELECT w.reason FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
+                    ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored'
+    LIMIT 1)
+LIMIT $4;
 
 -- name: names_beside
--- The first $4 participants of scopes that all of $2 may see, by name: of the $3 scopes made last.
+-- The first $4 participants of scopes that all of $2 may see and that have such an event, by name: of the $3 scopes made
+-- last. (OFFSET 0: look each up by its key.)
 SELECT DISTINCT p.participant
 FROM (
     SELECT m.scope_id FROM myria.scope_members m
     WHERE m.tenant_id = $1 AND m.participant = ($2::text[])[1]
     ORDER BY m.scope_id DESC LIMIT $3
 ) newest
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = newest.scope_id
+CROSS JOIN LATERAL (
+    SELECT x.participants FROM myria.scopes x WHERE x.tenant_id = $1 AND x.scope_id = newest.scope_id OFFSET 0
+) s
 CROSS JOIN LATERAL unnest(s.participants) AS p (participant)
-WHERE s.participants @> $2::text[]
+WHERE s.participants @> $2::text[] AND (
+    SELECT true FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id AND NOT e.internal
+      AND coalesce((SELECT w.reason FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
+                    ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored'
+    LIMIT 1)
 ORDER BY p.participant
 LIMIT $4;
