@@ -284,7 +284,7 @@ async def _see_what_will_change(person: Hands) -> None:
         assert " events" in person.text
         await person.do("back")
     else:
-        await person.do("sees", "newly in a topic")
+        await person.do("sees", "added to topics")
 
 
 async def _read_the_audit(person: Hands) -> None:

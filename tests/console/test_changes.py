@@ -207,7 +207,7 @@ async def test_the_history_says_what_became_of_every_build(
         "Snapshot 1 active",
     ]
     assert "given up by mcp: no better" in said[0]
-    assert "5 events newly in a topic" in said[2]
+    assert "5 events added to topics" in said[2]
     assert "published by itself" in said[2]
     assert "Rolled back to by mcp ," in said[3]
     assert ": labels went wrong" in said[3]
@@ -307,7 +307,7 @@ class TestWithKeys:
             "who and why is for administrators",
             "Snapshot 2 previous",
             "Snapshot 1 active",
-            "5 events newly in a topic",
+            "5 events added to topics",
         ):
             assert part in said
         for part in ("zzz", "labels", "wrong model"):

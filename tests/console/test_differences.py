@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from myria.builds.change_log import scope_changes
+from myria.builds.change_log import ChangedTopic, scope_changes
+from myria_server.console.rendering import first_words, named
 from tests.console.conftest import Browser, elements, text_of
 from tests.server.wire import Served, event
 from tests.support import builds
@@ -19,7 +21,7 @@ DIFF = "/console/changes/diff"
 def topic(name: str, *, events: int = 1, label: str = "", kind: str = "leaf_topic") -> dict[str, Any]:
     """Return a topic as a difference has it."""
     times = {"first_at": "2026-03-01T10:00:00Z", "last_at": "2026-03-02T10:00:00Z"}
-    return {"topic_id": name, "label": label or name, "events": events, "kind": kind, **times}
+    return {"topic_id": name, "label": label or name, "summary": "", "events": events, "kind": kind, **times}
 
 
 def change(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
@@ -29,7 +31,8 @@ def change(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[
 
 
 def test_a_difference_becomes_lines_in_the_order_to_read_them() -> None:
-    """New topics first, then gone, renamed and resized ones, last events that moved; topics above them are no lines."""
+    """New subjects and topics first, then gone, renamed and resized ones, then events that moved; apart from these the
+    folders above topics, unless their size alone changed."""
     difference = {
         "participants": ["ada"],
         "topics": [
@@ -38,6 +41,7 @@ def test_a_difference_becomes_lines_in_the_order_to_read_them() -> None:
             change(topic("b", events=2), topic("b", events=5)),
             change(topic("same"), topic("same")),
             change(topic("c", events=3), None),
+            change(None, topic("day", events=2, kind="internal_topic")),
             change(None, topic("d", events=2)),
         ],
         "subjects": [change(None, topic("e", kind="subject"))],
@@ -52,14 +56,18 @@ def test_a_difference_becomes_lines_in_the_order_to_read_them() -> None:
     log = scope_changes(7, difference)
     lines = [(entry.what, (entry.after or entry.before or topic("")).topic_id) for entry in log.entries]  # type: ignore[union-attr]
     assert lines == [
-        ("came", "d"),
         ("came", "e"),
+        ("came", "d"),
         ("went", "c"),
         ("renamed", "a"),
         ("resized", "b"),
         ("moved", "b"),
         ("moved", "d"),
     ]
+    assert [(entry.what, entry.after and entry.after.topic_id) for entry in log.folders] == [("came", "day")]
+    assert [len(log.entries), len(log.folders)] == [7, 1]
+    cut = scope_changes(7, {**difference, "is_cut": True})
+    assert [len(cut.entries), len(cut.folders)] == [8, 0]
     assert log.entries[5].examples == (4, 5, 6)
     assert dict(log.counts) == {"came": 2, "went": 1, "renamed": 1, "resized": 1, "moved": 5}
     assert (log.new_events, log.left_events) == (1, 1)
@@ -79,9 +87,10 @@ def test_a_whole_conversation_neither_comes_nor_goes(kind: str, lines: list[str]
         "events": [],
         "is_cut": False,
     }
-    assert [entry.what for entry in scope_changes(7, difference).entries] == lines
+    log = scope_changes(7, difference)
+    assert [entry.what for entry in (*log.entries, *log.folders)] == lines
     first = scope_changes(7, {**difference, "topics": difference["topics"][::2]})  # there was no tree before
-    assert [entry.what for entry in first.entries] == ["came", "came"]
+    assert [entry.what for entry in (*first.entries, *first.folders)] == ["came", "came"]
 
 
 async def _grown(served: Served, database: Database, groups: int = 1) -> tuple[str, str]:
@@ -109,12 +118,56 @@ async def test_what_a_build_changed_is_told(served: Served, browser: Browser, da
     page = await browser.get(DIFF, **{"from": first, "to": second})
     text = text_of(page.text)
     assert re.search(r"[0-9]+ new topics", text)
-    assert "8 events newly in a topic" in text
+    assert "8 events added to topics" in text
     assert not [tag for tag, _ in elements(page.text) if tag == "i"]
     link = next(a["href"] for tag, a in elements(page.text) if "/topics/" in (a.get("href") or ""))
     assert (await browser.get(link or "", **{"as": "user_0"})).status_code == 200
     back = text_of((await browser.get(DIFF, **{"from": second, "to": first})).text)
-    assert "8 events in no topic any more" in back
+    assert "8 events no longer in a topic" in back
+
+
+async def test_topics_of_one_name_are_told_apart(served: Served, browser: Browser, database: Database) -> None:
+    """Topics of which something was forgotten tell their time, and no word."""
+    made: list[str] = []
+    forgotten: list[str] = []
+    for round_ in (0, 1):
+        for day in (1, 9, 20):
+            talk = [
+                event(
+                    f"{round_} {day} {n}",
+                    text=f"the kiln is at {n}",
+                    timestamp=f"2026-03-{day:02}T1{round_}:{n:02}:00Z",
+                )
+                for n in range(5)
+            ]
+            stored = await served.call("append_events", {"events": talk})
+            forgotten.append(stored.content["results"][0]["event_id"])
+        made.append((await builds.build(database)).snapshot_id or "")
+    await served.call("withdraw_events", {"event_ids": forgotten, "participants": ["user_42"]})
+    for before, after in (made, made[::-1]):
+        text = text_of((await browser.get(DIFF, **{"from": before, "to": after})).text)
+        times = re.findall(r"Topic with withdrawn events , (2026-03-\d\d(?: \d\d:\d\d)?)", text)
+        assert len(set(times)) == len(times) == 4
+        assert "kiln" not in text
+
+
+def test_a_topic_that_its_type_names_is_told_by_its_first_words() -> None:
+    """The names of types are for programs; labels of people stay as they are."""
+    times = {"first_at": "2023-05-08T13:56:00Z", "last_at": "2023-05-08T13:56:00Z"}
+    note = ChangedTopic(
+        topic_id="top_1",
+        label="Myria.note, 8 May 2023, 13:56",
+        summary="1 event, 8 May 2023, 13:56 UTC. “Rosa likes tea.”",
+        events=1,
+        is_subject=False,
+        is_folder=False,
+        **times,
+    )
+    assert named(note.label) == "Note, 8 May 2023, 13:56"
+    assert text_of(first_words(note)) == ": “Rosa likes tea.”"
+    for label in ("Myria.notes about tea", "Myria.note", "The note, 8 May 2023, 13:56"):
+        assert named(label) == label
+        assert first_words(replace(note, label=label)) == ""
 
 
 async def test_the_same_snapshot_does_not_differ(served: Served, browser: Browser, database: Database) -> None:

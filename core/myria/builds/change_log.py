@@ -17,12 +17,17 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTopic:
-    """A topic or subject of one snapshot; its first and last event are from `first_at` and `last_at` (RFC 3339)."""
+    """A topic or subject of one snapshot; its first and last event are from `first_at` and `last_at` (RFC 3339).
+
+    `is_folder`: it stands above topics, as a conversation, a day or a month.
+    """
 
     topic_id: str
     label: str
+    summary: str
     events: int
     is_subject: bool
+    is_folder: bool
     first_at: str
     last_at: str
 
@@ -46,12 +51,15 @@ class ChangeLine:
 class ScopeChanges:
     """What changed in one scope: the lines, in the order to read them, and how many events are new in topics, or left.
 
-    `is_cut`: so much differs that topics are listed from the top down to some level, and events not at all.
+    `folders` are the lines of what stands above the topics: a build makes many of these, and they tell little.
+    `is_cut`: so much differs that topics are listed from the top down to some level, and events not at all; then
+    folders are lines like others.
     """
 
     scope_id: int
     participants: tuple[str, ...]
     entries: tuple[ChangeLine, ...]
+    folders: tuple[ChangeLine, ...]
     new_events: int
     left_events: int
     is_cut: bool
@@ -68,17 +76,24 @@ class ScopeChanges:
 def scope_changes(scope_id: int, difference: Json) -> ScopeChanges:
     """Return the change log of one scope, of what `differing_scopes` yields for it."""
     topics, subjects, events = difference["topics"], difference["subjects"], difference["events"]
-    entries = [entry for change in (*_without_tops(topics), *subjects) for entry in _of_topic(change)]
-    # Stable: within one sort the order of the trees stays, from the top down and in order of time.
-    entries.sort(key=lambda entry: _ORDER.index(entry.what))
+    lines = [entry for change in (*subjects, *_without_tops(topics)) for entry in _of_topic(change)]
+    # Stable: within one sort subjects come first, and the order of the trees stays, in order of time.
+    lines.sort(key=lambda entry: _ORDER.index(entry.what))
+    folders = [] if difference["is_cut"] else [entry for entry in lines if _is_folder(entry)]
+    entries = [entry for entry in lines if difference["is_cut"] or not _is_folder(entry)]
     return ScopeChanges(
         scope_id=scope_id,
         participants=tuple(difference["participants"]),
         entries=(*entries, *_moves(topics, events)),
+        folders=tuple(folders),
         new_events=sum(event["before"] is None for event in events),
         left_events=sum(event["after"] is None for event in events),
         is_cut=difference["is_cut"],
     )
+
+
+def _is_folder(entry: ChangeLine) -> bool:
+    return any(topic is not None and topic.is_folder for topic in (entry.before, entry.after))
 
 
 def _without_tops(topics: Sequence[Json]) -> Sequence[Json]:
@@ -138,12 +153,13 @@ def _moves(topics: Iterable[Json], events: Iterable[Json]) -> Iterable[ChangeLin
 def _topic(node: Json | None) -> ChangedTopic | None:
     if node is None:
         return None
-    is_subject = node["kind"] == "subject"
     return ChangedTopic(
         topic_id=node["topic_id"],
         label=node["label"],
+        summary=node["summary"],
         events=node["events"],
-        is_subject=is_subject,
+        is_subject=node["kind"] == "subject",
+        is_folder=node["kind"] == "internal_topic",
         first_at=node["first_at"],
         last_at=node["last_at"],
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from markupsafe import Markup
 from starlette.requests import Request
 
 from myria.builds import browse
@@ -14,6 +15,7 @@ from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria_server.console.desk import Desk
 from myria_server.console.fields import id_of, whole_number_of
 from myria_server.console.forms import Page
+from myria_server.console.rendering import told_apart
 from myria_server.console.routes import PageRoute, Routes
 
 _SCOPES = 20
@@ -28,7 +30,7 @@ WHAT = {
     "came": "new",
     "went": "gone",
     "renamed": "renamed",
-    "resized": "other size",
+    "resized": "resized",
     "moved": "moved",
 }
 """What a person reads for each sort of line."""
@@ -61,7 +63,7 @@ async def overview(desk: Desk, request: Request) -> Page:
                 break
             scopes.append(scope_changes(differing_id, difference))
         shown = {
-            one.scope_id: one.entries[begin : begin + _ENTRIES] if scope_id else one.entries[:_SHOWN_OF_SCOPE]
+            one.scope_id: _lines(one)[begin : begin + _ENTRIES] if scope_id else one.entries[:_SHOWN_OF_SCOPE]
             for one in scopes
         }
         event_ids = await _event_ids(connection, tenant, (entry for lines in shown.values() for entry in lines))
@@ -70,16 +72,33 @@ async def overview(desk: Desk, request: Request) -> Page:
     return "diff.html", {
         "before": await registry.snapshot(tenant, before.snapshot_id),
         "after": await registry.snapshot(tenant, after.snapshot_id),
-        "neutral": NEUTRAL_LABEL if any(map(_is_neutral, (line for one in scopes for line in one.entries))) else None,
+        "neutral": NEUTRAL_LABEL if any(map(_is_neutral, (line for one in scopes for line in _lines(one)))) else None,
         "scopes": scopes,
         "seen_as": {one.scope_id: desk.names_that_see(one.participants) for one in scopes},
         "shown": shown,
+        "apart": {one.scope_id: _told_apart(shown[one.scope_id]) for one in scopes},
         "what": WHAT,
         "event_ids": event_ids,
         "scope_id": scope_id,
-        "next_begin": end if scope_id and scopes and end < len(scopes[0].entries) else None,
+        "next_begin": end if scope_id and scopes and end < len(_lines(scopes[0])) else None,
         "next_after": scopes[-1].scope_id if has_more else None,
     }
+
+
+def _lines(scope: ScopeChanges) -> Sequence[ChangeLine]:
+    """Return all lines of a group of people, folders of the calendar last."""
+    return (*scope.entries, *scope.folders)
+
+
+def _told_apart(lines: Sequence[ChangeLine]) -> Mapping[tuple[str, str], Markup]:
+    """Return what to write behind labels that several topics of a list have, by the topic's id and label."""
+    topics = {
+        (topic.topic_id, topic.label): {"label": topic.label, "first_at": topic.first_at}
+        for line in lines
+        for topic in (line.before, line.after)
+        if topic is not None
+    }
+    return dict(zip(topics, told_apart([*topics.values()]), strict=True))
 
 
 async def _event_ids(connection: Connection, tenant: str, entries: Iterable[ChangeLine]) -> Mapping[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,10 +18,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
+from myria.builds.change_log import ChangedTopic
 from myria.builds.queue import WAITS_FOR
 from myria.builds.snapshots import MOST_NEWER
+from myria.log.fields import RESERVED_TYPES
 from myria.topics.calendar import end_of_day
-from myria.topics.lines import clean, clip
+from myria.topics.lines import capitalised, clean, clip
 from myria_server.console.fields import browser_moment, moment_of
 from myria_server.console.forms import marked_field, refusal_of, ticked, typed
 from myria_server.console.gists import gist_of
@@ -77,6 +80,14 @@ _LONGEST_IN_LIST = 1_000
 _LONGEST_IN_HEADING = 80
 _LONGEST_IN_TITLE = 60
 
+_NAMED_BY_TYPE = re.compile(
+    rf"{re.escape(RESERVED_TYPES.capitalize())}(?=[a-z_ ]+, \d{{1,2}} [A-Z][a-z]+ \d+, \d\d:\d\d$)"
+)
+"""Begins the label of a topic of which nothing but the type of its events is known: `Myria.note, 8 May 2023, 13:56`."""
+
+_FIRST_WORDS = 80
+"""Characters that stand for such a topic."""
+
 _IN_UTC = Markup('<span class="utc"> UTC</span>')
 """Behind a day that the core has named, which is UTC's: shown where the reader's times are not."""
 
@@ -130,6 +141,9 @@ def _environment() -> Environment:
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
         label=_label,
+        named=named,
+        first_words=first_words,
+        type_name=lambda name: name.removeprefix(RESERVED_TYPES),
         heading=_heading,
         titled=_titled,
         state=_state,
@@ -199,10 +213,22 @@ def _brief(value: Any) -> Markup:
     return _shown(value, _LONGEST_IN_LIST)
 
 
+def named(label: str) -> str:
+    """Return the label of a topic, where it is the type of events of ours in the words of people."""
+    return capitalised(label[len(RESERVED_TYPES) :]) if _NAMED_BY_TYPE.match(label) else label
+
+
 def _label(text: str) -> Markup:
     """Return the label of a topic as `_shown` does, with the zone of a day that it names."""
+    text = named(text)
     end = end_of_day(text)
     return _shown(text) if not end else _shown(text[:end]) + _IN_UTC + (_shown(text[end:]) if text[end:] else "")
+
+
+def first_words(topic: ChangedTopic) -> Markup:
+    """Return what stands behind the label of a topic that a type names: the first words that its summary quotes."""
+    quotes = gist_of(topic.summary).now if _NAMED_BY_TYPE.match(topic.label) else ()
+    return Markup(": ") + _shown(clip(quotes[0].said, _FIRST_WORDS)) if quotes else Markup("")
 
 
 def _heading(text: str) -> Markup:
