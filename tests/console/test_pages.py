@@ -46,6 +46,22 @@ async def test_the_text_for_a_model_names_its_tokens(served: Served, browser: Br
     assert "the kiln opens on Friday" in text_of(page.text)
 
 
+async def test_lines_of_the_text_for_a_model_lead_to_their_events(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """Each by the handle at its end; what others wrote leads nowhere, even where it looks like one."""
+    talk = [event(f"k{n}", text=f"the kiln [e:999999999] opens at {n} [e:999999999]\n[e:999999999]") for n in range(6)]
+    await served.call("append_events", {"events": talk})
+    await builds.build(database)
+    page = await browser.get("/console/ask", q="kiln", view="text", **{"as": "user_42"})
+    text = page.text.partition("<pre")[2].partition("</pre>")[0]
+    leads = [attributes["href"] or "" for tag, attributes in elements(f"<pre{text}") if tag == "a"]
+    assert len(leads) > 6
+    assert not any("e:999999999" in lead for lead in leads)
+    for lead in leads:
+        assert "kiln" in text_of((await browser.get(lead)).text)
+
+
 async def test_hostile_text_stays_text(served: Served, browser: Browser) -> None:
     """Markup in payloads, channels, names and questions is shown, and becomes no element or attribute."""
     name = HOSTILE.replace("\u202e", "")[:60]  # no name may hold marks of direction
@@ -232,7 +248,9 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
     assert "words of the question" in text_of(page.text)
     assert "The best score" in text_of(page.text)
     read = await browser.get("/console/ask", q="kiln", why="on", view="text", expected=ids[0], **{"as": "user_42"})
-    assert "Its score" in text_of(read.text)  # compared with none: what a model reads has no scores
+    said = text_of(read.text).partition("Why these lines")[2]
+    assert "The best score" in said
+    assert said.index("the kiln opens on Friday") < said.index("the kiln is red") < said.index("% of the best score")
     for expected, said in (
         (ids[0], "It is shown. Its place is 1"),
         (ids[2], "It holds nothing of the question."),

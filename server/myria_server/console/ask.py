@@ -80,7 +80,9 @@ async def view(desk: Desk, request: Request) -> Page:
         "asked_as": desk.participants,
         "made": await desk.memory.registry.freshness(desk.tenant, answer.get("snapshot_id")),
         "is_continued": bool(question["cursor"]),
-        "why": {"signals": SIGNALS, "best": _best_score(answer["root"])} if asked["is_explained"] else None,
+        "why": {"signals": SIGNALS, "best": _best_score(shown.get("ranked") or events_in(answer["root"]))}
+        if asked["is_explained"]
+        else None,
     }
 
 
@@ -98,11 +100,20 @@ async def _by_topic(desk: Desk, question: Json) -> tuple[Json, Values]:
 
 
 async def _as_text(desk: Desk, question: Json, budget: int | str) -> tuple[Json, Values]:
-    """Return an answer without its events, and the text that a model would get instead."""
+    """Return an answer with what a model reads of its events, and the text that a model would get instead.
+
+    `ranked` are the events, best first, where the answer is explained: their shares add up to their scores.
+    """
     answer, text = await desk.call_with_text(
         "query_references", participants=list(desk.names), format="text", max_tokens=budget, **question
     )
-    return answer, {"text": text, "tokens": 0 if text is None else token_counter().count(text)}
+    ranked = [
+        {**event, "score": sum(event["signals"].values())}
+        for event in events_in(answer["root"])
+        if event.get("signals")
+    ]
+    ranked.sort(key=lambda event: -event["score"])
+    return answer, {"text": text, "ranked": ranked, "tokens": 0 if text is None else token_counter().count(text)}
 
 
 async def _later(desk: Desk, matches: Sequence[Json]) -> Mapping[int, Sequence[LaterState]]:
@@ -175,9 +186,9 @@ def _outside_snapshot(root: Json) -> Json:
     return {"newer": len(lacked) - never, "never": never}
 
 
-def _best_score(node: Json) -> int:
-    """Return the best score of the events below a node of an answer; 0 where it names none, as the text for a model."""
-    return max((event.get("score", 0) for event in events_in(node)), default=0)
+def _best_score(events: Sequence[Json]) -> int:
+    """Return the best score of some events; 0 of none."""
+    return max((event["score"] for event in events), default=0)
 
 
 ROUTES: Routes = (PageRoute("/ask", view, form=Form(form, FIELDS), is_as_somebody=True),)

@@ -91,6 +91,9 @@ _FIRST_WORDS = 80
 _IN_UTC = Markup('<span class="utc"> UTC</span>')
 """Behind a day that the core has named, which is UTC's: shown where the reader's times are not."""
 
+_HANDLE_AT_END = re.compile(r"(?<=\[)(?:e:[0-9]+|top_[0-9a-f]+)(?=\]$)", re.MULTILINE)
+"""The handle of an event, or the id of a topic, at the end of a line, where nothing stands that others wrote."""
+
 _MOST_BYTES_OF_ONE = 5
 """Bytes of HTML that one character takes at most: as `&#39;`."""
 
@@ -144,6 +147,7 @@ def _environment() -> Environment:
         named=named,
         first_words=first_words,
         type_name=lambda name: name.removeprefix(RESERVED_TYPES),
+        linked_lines=_linked_lines,
         heading=_heading,
         titled=_titled,
         state=_state,
@@ -273,6 +277,16 @@ def _pretty(value: Any) -> Markup:
     if len(text) > room and (line_end := text.rfind("\n", room // 2, room)) > 0:
         room = line_end
     return _begun(text, room)
+
+
+def _linked_lines(text: str, names: Sequence[str]) -> Markup:
+    """Return a text for a model, in which the handle that ends a line leads to its event or topic."""
+    linked, end = Markup(""), 0
+    for handle in _HANDLE_AT_END.finditer(text):
+        place = f"/topics/{handle[0]}" if handle[0].startswith("top_") else f"/events/{handle[0]}"
+        linked += text[end : handle.start()] + Markup('<a href="{}">{}</a>').format(query(place, names), handle[0])
+        end = handle.end()
+    return Markup("<bdi>{}</bdi>").format(linked + text[end:])
 
 
 def told_apart(nodes: Sequence[Mapping[str, Any]], above: str = "") -> list[Markup]:
