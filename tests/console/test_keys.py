@@ -21,11 +21,13 @@ from myria.access.secrets import MadeKey, make_key, parse_key, parse_session
 from myria.access.store import AccessStore, NewKey
 from myria.db.database import Database as Pool
 from myria.errors import CredentialInvalid, KeyNotFound, MyriaError, ParticipantsNotAllowed
+from myria.log.event import parse_event
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, ConsoleSettings, Settings
 from tests.console.conftest import Browser, text_of
 from tests.server.signing_in import client_id, tokens
-from tests.server.wire import Served
+from tests.server.wire import Served, event
 from tests.support.keys import make_key as make_text
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
@@ -130,9 +132,16 @@ async def test_a_key_beyond_its_maker_is_refused(served: Served, browser: Browse
     assert len(await store.keys("default")) == 1
 
 
-async def test_who_speaks_for_many_is_asked_for_whom(served: Served, browser: Browser, store: AccessStore) -> None:
-    """A key with patterns alone begins at a form that asks for a name, not at a refusal."""
+async def test_who_speaks_for_many_is_asked_for_whom(
+    served: Served, browser: Browser, store: AccessStore, memory: Memory
+) -> None:
+    """A key with patterns alone begins at a form that asks for a name, and offers those it knows; not at a refusal."""
+    kept = [parse_event(event(name, participants=[name]), Limits()) for name in ("user:7", "bob")]
+    await memory.log.append_events("default", kept)
     page = await browser.sign_in(await make_text(store, **ADMIN))
+    chosen = page.text.partition("Or choose:")[2]
+    assert "as=user%3A7" in chosen
+    assert "bob" not in chosen
     assert (page.status_code, page.url.path) == (200, "/console/ask")
     assert "Your key speaks for many" in text_of(page.text)
     assert "user:*" in text_of(page.text)

@@ -118,6 +118,19 @@ async def test_a_wrong_field_is_a_page_with_a_code(browser: Browser, field: str)
     assert "Code:" in text_of(page.text)
 
 
+@pytest.mark.parametrize("path", ["/console/ask", "/console/ask?q=kiln&view=topics", "/console/topics?view=timeline"])
+async def test_who_sees_nothing_is_led_to_those_who_do(served: Served, browser: Browser, path: str) -> None:
+    """Only an empty memory says how to connect an agent; any other names whom one may ask as."""
+    assert "ask as" not in text_of((await browser.client.get(path)).text).lower().partition("nothing")[2]
+    await served.call("append_event", event("k", text="the kiln is hot", participants=["ada", "bob"]))
+    page = await browser.client.get(path)
+    assert "mcpServers" not in page.text
+    link = next(
+        a["href"] or "" for tag, a in elements(page.text.partition("Nothing ")[2]) if "as=ada" in (a.get("href") or "")
+    )
+    assert "kiln is hot" in (await browser.client.get(link)).text
+
+
 async def test_unknown_ids_are_pages(browser: Browser) -> None:
     """Events and topics that are not there, or not visible, say so."""
     for path in ("/console/events/evt_nobody", "/console/topics/top_nobody"):

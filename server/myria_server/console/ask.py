@@ -13,7 +13,7 @@ from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import moment_of, number_of, whole_number_of
 from myria_server.console.forms import Fields, Form, Page, Values
-from myria_server.console.names import NAMES
+from myria_server.console.names import NAMES, names_offered
 from myria_server.console.routes import PageRoute, Routes
 from myria_server.console.topics import events_in, in_reading_order
 
@@ -69,6 +69,9 @@ async def view(desk: Desk, request: Request) -> Page:
         answer, shown = await _by_topic(desk, question)
     else:
         answer, shown = await _as_text(desk, question, asked["budget"])
+    others: Sequence[str] = ()
+    if not answer["root"]["children"] and not question["cursor"]:
+        others = [name for name in await names_offered(desk) if name not in desk.names]
     before = whole_number_of(request.query_params.get("seen"))
     return "ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html", {
         **asked,
@@ -78,6 +81,7 @@ async def view(desk: Desk, request: Request) -> Page:
         "answer": answer,
         "outside": _outside_snapshot(answer["root"]),
         "asked_as": desk.participants,
+        "others": others,
         "made": await desk.memory.registry.freshness(desk.tenant, answer.get("snapshot_id")),
         "is_continued": bool(question["cursor"]),
         "why": {"signals": SIGNALS, "best": _best_score(shown.get("ranked") or events_in(answer["root"]))}

@@ -333,7 +333,7 @@ def _number(value: float) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def query(path: str, names: Sequence[str] = (), **parameters: Any) -> str:
+def query(path: str, names: Sequence[str] = (), /, **parameters: Any) -> str:
     """Return an address of the console, with those as whom the visitor asks and the parameters that have a value."""
     pairs = [("as", name) for name in names]
     pairs += [(name, str(value)) for name, value in parameters.items() if value not in (None, "", False)]
