@@ -25,14 +25,12 @@ from tests.support.patience import until
 from tests.support.postgres import Database
 
 
-async def _counted(served: Served, *participants: str) -> tuple[int, str]:
-    """Return how many events the API lists to some participants, and when the last one was."""
+async def _counted(served: Served, *participants: str, exactly: str = "") -> tuple[int, str]:
+    """Return how many events the API lists to some participants, or of one alone, and when the last one was."""
+    asked = {"masks": [{"participants": [exactly], "exact": True}]} if exactly else {"participants": list(participants)}
     count, cursor, last = 0, None, ""
     while True:
-        answer = await served.call(
-            "query_event_nodes",
-            {"participants": list(participants), "limit": 7, **({"cursor": cursor} if cursor else {})},
-        )
+        answer = await served.call("query_event_nodes", {**asked, "limit": 7, **({"cursor": cursor} if cursor else {})})
         nodes = answer.content["root"]["children"]
         count += len(nodes)
         last = max([last, *(node["timestamp"] for node in nodes)])
@@ -80,6 +78,13 @@ async def test_counts_of_people_agree_with_the_api(
             assert ("agent" in text_of(row.partition("</td>")[0])) == (name == "helper-bot")
             person = await browser.get(address)
             assert f"{count} events that you may see" in text_of(person.text), name
+            for shared in ("keep", "remove") if not asked else ():
+                erasing = text_of((await browser.get("/console/people/erase", name=name, shared=shared)).text)
+                [(total, hidden)] = re.findall(
+                    r"(\d+) events to erase (?:(\d+) of these, not visible to you)?", erasing
+                )
+                own, _ = await _counted(served, exactly=name)
+                assert int(total) - int(hidden or 0) == (count if shared == "remove" else own), (name, shared)
 
 
 async def test_a_person_has_one_page_of_all_that_is_remembered(

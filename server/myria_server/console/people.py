@@ -11,9 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from myria.db.clock import to_rfc3339
-from myria.errors import InvalidArgument
+from myria.errors import InvalidArgument, ParticipantsNotAllowed
 from myria.log.masks import MAX_MASKS, Mask, Masks
 from myria.log.payloads import whole_text
+from myria.log.scopes import canonical_participants
 from myria.search.overview import Activity, Overview
 from myria.search.people import names_beginning, people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
@@ -118,6 +119,7 @@ async def confirm_erasure(desk: Desk, request: Request) -> Page:
         "name": name,
         "shared": shared,
         "preview": preview,
+        "hidden": await _hidden(desk, name, shared, preview["counts"]["events"]),
         "first": [await _with_words(desk, event) for event in preview["events"][:_READ]],
     }
 
@@ -125,6 +127,26 @@ async def confirm_erasure(desk: Desk, request: Request) -> Page:
 def _shared(request: Request) -> str:
     """Return what becomes of events that others share: the address says so, of the page and of its form alike."""
     return "remove" if request.query_params.get("shared") == "remove" else "keep"
+
+
+async def _hidden(desk: Desk, name: str, shared: str, events: int) -> int:
+    """Return how many of the events to erase no page shows the visitor; 0 where the visitor may not see anything.
+
+    They are internal, replaced or forgotten, or of groups that the visitor's key may not read.
+    """
+    principal = desk.principal
+    if not desk.may("query_event_nodes"):
+        return 0
+    canonical = canonical_participants([name])
+    try:
+        seeing = {*principal.asking_as(canonical if principal.may_name(canonical[0]) else None), *canonical}
+    except ParticipantsNotAllowed:
+        return 0
+    if shared == "keep" and len(seeing) > 1:
+        return events
+    masks = Masks.exactly(seeing) if shared == "keep" else Masks.containing(seeing)
+    visible = await desk.memory.retrieval.overview(desk.tenant, masks, lambda overview: overview.events)
+    return max(0, events - visible)
 
 
 async def _with_words(desk: Desk, planned: Json) -> Json:
