@@ -38,6 +38,9 @@ async def test_a_rollback_shows_its_diff_before_and_its_reason_after(
     confirm = await browser.get("/console/changes/rollback", snapshot=first)
     assert first in confirm.text
     assert second in confirm.text
+    said = text_of(confirm.text)
+    assert "What will change For 1 group of people:" in said
+    assert "5 events no longer in a topic" in said
     diff = await browser.get("/console/changes/diff", **{"from": second, "to": first})
     assert "gone" in text_of(diff.text) or "changed" in text_of(diff.text)
     done = await browser.submit(confirm, "/console/changes/rollback", {"reason": "labels went wrong"})
@@ -45,6 +48,22 @@ async def test_a_rollback_shows_its_diff_before_and_its_reason_after(
     assert "labels went wrong" in text_of(done.text)
     status = await served.call("get_snapshot_status", {})
     assert status.content["active_snapshot_id"] == first
+
+
+async def test_a_page_that_asks_waits_for_its_counts_no_longer_than_it_may(
+    served: Served, browser: Browser, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where too much differs to be counted in time, it says so, and leads to all that differs."""
+    first, _ = await _two_snapshots(served, database)
+    monkeypatch.setattr("myria_server.console.differences.COUNTED_S", 0.0)
+    page = await browser.get("/console/changes/rollback", snapshot=first)
+    assert "could not be counted in time" in text_of(page.text)
+    link = next(a["href"] for tag, a in elements(page.text) if tag == "a" and "/changes/diff" in (a["href"] or ""))
+    assert (await browser.get(link or "")).status_code == 200
+    monkeypatch.undo()
+    monkeypatch.setattr("myria_server.console.differences._MOST_NODES", 1)
+    page = await browser.get("/console/changes/rollback", snapshot=first)
+    assert "At least, for 1 group" in text_of(page.text)
 
 
 async def test_a_form_needs_its_token(served: Served, browser: Browser, database: Database) -> None:

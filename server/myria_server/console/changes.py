@@ -15,6 +15,7 @@ from myria.errors import BuildNotFound, InvalidArgument, PathNotFound
 from myria.llm.audit import spent_by_build
 from myria_server.console.builds import computes_vectors, phase_of, seconds_between
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.differences import Summary, summary
 from myria_server.console.fields import id_of
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.live import LivePart, LiveParts
@@ -185,7 +186,14 @@ async def confirm(desk: Desk, request: Request) -> Page:
         "key_names": await desk.key_names([*(move["actor"] for move in moves), (found or {}).get("asked_by")]),
         "status": status,
         "situation": await _situation(desk, status),
+        "changes": await _changes(desk, about, status) if act.about == "snapshot" else None,
     }
+
+
+async def _changes(desk: Desk, snapshot_id: str, status: Json) -> Summary | None:
+    """Return how much differs between the active snapshot and another one; None where none is active."""
+    active_id = status["active_snapshot_id"]
+    return None if active_id is None else await summary(desk, active_id, snapshot_id)
 
 
 async def _build_or_request(desk: Desk, name: str) -> Json:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -25,6 +29,9 @@ _ENTRIES = 200
 
 _MOST_NODES = 10_000
 """Topics of one tree that are read for a page; where more differ, a list of them all would help nobody."""
+
+COUNTED_S = 1.0
+"""Seconds for which a page that asks waits for the counts of what will change."""
 
 WHAT = {
     "came": "new",
@@ -99,6 +106,50 @@ def _told_apart(lines: Sequence[ChangeLine]) -> Mapping[tuple[str, str], Markup]
         if topic is not None
     }
     return dict(zip(topics, told_apart([*topics.values()]), strict=True))
+
+
+@dataclass(slots=True)
+class Summary:
+    """How much differs between two snapshots.
+
+    Attributes:
+        groups: of people for whom something differs.
+        counts: as `ScopeChanges.counts`, of all groups.
+        is_whole: all of it is counted; else at least so much differs.
+    """
+
+    groups: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    new_events: int = 0
+    left_events: int = 0
+    is_whole: bool = False
+
+    def add(self, scope: ScopeChanges) -> None:
+        """Add what differs for one group."""
+        self.groups += 1
+        self.counts.update(scope.counts)
+        self.new_events += scope.new_events
+        self.left_events += scope.left_events
+
+
+async def summary(desk: Desk, before_id: str, after_id: str) -> Summary:
+    """Return how much differs between two snapshots, as far as that is counted within `COUNTED_S`.
+
+    Raises:
+        SnapshotNotFound: one of them is not kept.
+    """
+    total, is_cut = Summary(), False
+    with suppress(TimeoutError):
+        async with asyncio.timeout(COUNTED_S), desk.memory.database.read(desk.tenant) as connection:
+            before = await browse.find_snapshot(connection, desk.tenant, before_id)
+            after = await browse.find_snapshot(connection, desk.tenant, after_id)
+            async for scope_id, difference in browse.differing_scopes(
+                connection, desk.tenant, before, after, most_nodes=_MOST_NODES
+            ):
+                total.add(scope_changes(scope_id, difference))
+                is_cut = is_cut or difference["is_cut"]
+            total.is_whole = not is_cut
+    return total
 
 
 async def _event_ids(connection: Connection, tenant: str, entries: Iterable[ChangeLine]) -> Mapping[int, str]:
