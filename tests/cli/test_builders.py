@@ -36,8 +36,8 @@ issuers:
 def started(spawn: Spawner, database: Database, folder: Path, text: str, *arguments: str) -> Spawned:
     """Start `myria up` with a settings file; return it once it serves."""
     (folder / "myria.yaml").write_text(text, encoding="utf-8")
-    program = spawn.python(
-        *("-m", "myria_cli.main", "up", "--port", "0", "--json", "--dsn", database.dsn),
+    program = spawn.myria(
+        *("up", "--port", "0", "--json", "--dsn", database.dsn),
         *("--config", str(folder / "myria.yaml"), *arguments),
     )
     program.wait_for(r'^\{"url".*\}$')
@@ -83,8 +83,8 @@ def test_a_change_of_the_file_waits_for_the_next_start(database: Database, spawn
 
 def test_a_server_that_cannot_start_is_quoted(database: Database, spawn: Spawner, tmp_path: Path) -> None:
     """`myria up` ends as its server did: with the server's own words and status."""
-    program = spawn.python(
-        *("-m", "myria_cli.main", "up", "--port", "0", "--dsn", database.dsn),
+    program = spawn.myria(
+        *("up", "--port", "0", "--dsn", database.dsn),
         env={"MYRIA_LLM_TEMPLATE": str(tmp_path / "nowhere.json")},
     )
     assert program.wait() == 6

@@ -38,7 +38,7 @@ def test_migrating_with_grant_lets_every_plane_in(databases: Databases) -> None:
 def test_waiting_ends_when_the_schema_is_there(databases: Databases, spawn: Spawner) -> None:
     """`migrate --check --wait` says what it waits for, once, and ends well as soon as somebody has migrated."""
     database = databases.create_empty()
-    waiting = spawn.python("-m", "myria_cli.main", "migrate", "--check", "--wait", "3600", "--dsn", database.server_dsn)
+    waiting = spawn.myria("migrate", "--check", "--wait", "3600", "--dsn", database.server_dsn)
     waiting.wait_for("waiting: the schema lacks")
     assert call("migrate", "--grant", "--dsn", database.dsn).status == 0
     assert waiting.wait() == 0
@@ -60,8 +60,8 @@ class Trial:
         self.port = free_port()
         self._passwords = {role: passwords.get(role, role) for role in ("owner", "server", "operator", "builder")}
         planes = {"MIGRATE": "owner", "SERVER": "server", "OPERATOR": "operator", "BUILDER": "builder"}
-        self.program: Spawned = spawn.python(
-            *("-m", "myria_cli.main", "trial-postgres", "--data-dir", folder, "--port", str(self.port)),
+        self.program: Spawned = spawn.myria(
+            *("trial-postgres", "--data-dir", folder, "--port", str(self.port)),
             env={f"{plane}_DSN": self.dsn(role) for plane, role in planes.items()},
         )
         self.program.wait_for("trial_ready", 60.0)
@@ -131,8 +131,8 @@ def test_grants_need_roles_that_exist(spawn: Spawner, tmp_path: Path) -> None:
         for plane in ("MIGRATE", "SERVER", "OPERATOR", "BUILDER")
     }
     port = free_port()
-    program = spawn.python(
-        *("-m", "myria_cli.main", "trial-postgres", "--data-dir", tmp_path / "data", "--port", str(port)),
+    program = spawn.myria(
+        *("trial-postgres", "--data-dir", tmp_path / "data", "--port", str(port)),
         env=environment,
     )
     program.wait_for("trial_ready", 60.0)
@@ -173,7 +173,7 @@ def test_passwords_are_read_as_urls_write_them() -> None:
 @pytest.fixture
 def url(database: Database, spawn: Spawner) -> str:
     """A memory that serves, builds and publishes."""
-    program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--json", "--dsn", database.tcp.owner)
+    program = spawn.myria("up", "--port", "0", "--json", "--dsn", database.tcp.owner)
     told: Mapping[str, str] = json.loads(program.wait_for(r'^\{"url".*\}$', 60.0)[0])
     return told["url"]
 
@@ -194,8 +194,8 @@ def test_the_smoke_test_appends_builds_and_finds(url: str, myria: Call) -> None:
 
 def test_a_held_snapshot_passes_too(database: Database, spawn: Spawner) -> None:
     """Where snapshots wait for approval, the build counts when it is held, and the tail still has the event."""
-    program = spawn.python(
-        *("-m", "myria_cli.main", "up", "--port", "0", "--json", "--dsn", database.tcp.owner),
+    program = spawn.myria(
+        *("up", "--port", "0", "--json", "--dsn", database.tcp.owner),
         env={"MYRIA_BUILDER_AUTO_PUBLISH": "false"},
     )
     told = json.loads(program.wait_for(r'^\{"url".*\}$', 60.0)[0])
@@ -215,7 +215,7 @@ def test_the_smoke_test_fails_where_nothing_answers() -> None:
 def test_the_smoke_test_fails_where_there_is_no_console(database: Database, spawn: Spawner) -> None:
     """Where it is told to look at the console, and that is off, it says so."""
     port = free_port()
-    program = spawn.python("-m", "myria_cli.main", "serve", "--port", str(port), "--dsn", database.tcp.server)
+    program = spawn.myria("serve", "--port", str(port), "--dsn", database.tcp.server)
     program.wait_for("serving MCP")
     failed = call("smoke", "--url", f"http://127.0.0.1:{port}/mcp", "--no-build", "--console")
     assert failed.status
@@ -232,7 +232,7 @@ def test_the_smoke_test_signs_in_to_the_console_and_out(database: Database, spaw
     }
     made = call("key", "create", "smoke", "--as", "smoke", "--dsn", database.tcp.operator, "--json")
     arguments = ("serve", "--port", str(port), "--dsn", database.tcp.server)
-    spawn.python("-m", "myria_cli.main", *arguments, env=environment).wait_for("serving MCP")
+    spawn.myria(*arguments, env=environment).wait_for("serving MCP")
     passed = call(
         "smoke", "--url", f"http://127.0.0.1:{port}/mcp", "--no-build", "--console", "--key", made.json["key"]
     )
@@ -245,7 +245,7 @@ def test_the_smoke_test_signs_in_to_the_console_and_out(database: Database, spaw
 def test_the_smoke_test_fails_where_nobody_builds(database: Database, spawn: Spawner) -> None:
     """A server without anything behind it takes the event, and the test says that no build came."""
     port = free_port()
-    program = spawn.python("-m", "myria_cli.main", "serve", "--port", str(port), "--dsn", database.tcp.server)
+    program = spawn.myria("serve", "--port", str(port), "--dsn", database.tcp.server)
     program.wait_for("serving MCP")
     failed = call("smoke", "--url", f"http://127.0.0.1:{port}/mcp", "--timeout", "4")
     assert failed.status == 5
@@ -265,7 +265,7 @@ def test_a_key_that_is_kept_elsewhere_becomes_known_once(
     given = {"GIVEN": GIVEN, "MYRIA_MIGRATE_WAIT_S": "60", "MYRIA_SERVICE_LOG_FORMAT": "json"}
     dsn = {"operator": database.operator_dsn, "owner": database.dsn}[role]
     there = ("--key-env", "GIVEN", "--dsn", dsn)
-    first = spawn.python("-m", "myria_cli.main", *create, *there, env=given)
+    first = spawn.myria(*create, *there, env=given)
     first.wait_for("schema_awaited")
     assert call("migrate", "--grant", "--dsn", database.dsn).status == 0
     assert first.wait() == 0

@@ -78,8 +78,8 @@ async def test_a_newer_schema_is_refused_at_once(database: Database) -> None:
 def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
     """It is alive, not ready, becomes ready without a restart, leaves on SIGTERM with status 0."""
     port = free_port()
-    server = spawn.python(
-        *("-m", "myria_cli.main", "serve", "--dsn", empty.dsn, "--port", str(port)),
+    server = spawn.myria(
+        *("serve", "--dsn", empty.dsn, "--port", str(port)),
         env={"MYRIA_MIGRATE_WAIT_S": "3600", "MYRIA_MCP_LINGER_S": "0.2"},
     )
     server.wait_for("waiting up to", 60)
@@ -101,8 +101,8 @@ def test_programs_end_when_the_schema_does_not_come(empty: Database, spawn: Spaw
     """Server and builder end with the status of an outdated schema, and its sentence."""
     env = {"MYRIA_MIGRATE_WAIT_S": "1"}
     started = [
-        spawn.python("-m", "myria_cli.main", "serve", "--dsn", empty.dsn, "--port", "0", env=env),
-        spawn.python("-m", "myria_cli.main", "build", "--dsn", empty.dsn, "--build", "bld_x", env=env),
+        spawn.myria("serve", "--dsn", empty.dsn, "--port", "0", env=env),
+        spawn.myria("build", "--dsn", empty.dsn, "--build", "bld_x", env=env),
     ]
     for program in started:
         assert program.wait(120) == errors.SchemaOutdated.exit_status, program.output()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +79,8 @@ def log() -> list[bytes]:
 
 def myria(spawn: Spawner, dsn: str, *arguments: str | Path, **environment: str) -> str:
     """Run the command `myria` on a database and return what it printed."""
-    one = spawn(
-        *(sys.executable, "-m", "myria_cli.main", *arguments),
+    one = spawn.myria(
+        *arguments,
         env={"MYRIA_POSTGRES_DSN": dsn, "MYRIA_SERVICE_LOG_LEVEL": "warning", **environment},
     )
     status = one.wait(120)

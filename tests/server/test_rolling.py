@@ -84,8 +84,8 @@ class Fleet:
     async def add(self) -> None:
         """Start a process and send to it once it is ready."""
         port = free_port()
-        process = self.spawn.python(
-            *("-m", "myria_cli.main", "serve", "--dsn", self.dsn, "--port", str(port)),
+        process = self.spawn.myria(
+            *("serve", "--dsn", self.dsn, "--port", str(port)),
             env={"MYRIA_MCP_LINGER_S": "3600", "MYRIA_POSTGRES_POOL_SIZE": "4"},
         )
         async with httpx.AsyncClient(verify=False, timeout=PATIENCE_S) as client, asyncio.timeout(PATIENCE_S):
