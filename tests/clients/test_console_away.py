@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import asyncpg
@@ -37,14 +38,13 @@ class Server:
 
     async def start(self) -> None:
         """Start a process, and return once it answers."""
-        command = ("-m", "myria_cli.main", "serve", "--port", str(self._port))
-        self._process = self._spawn.python(*command, env=self._environment)
+        self._process = self._spawn.myria("serve", "--port", str(self._port), env=self._environment)
         await asyncio.to_thread(self._process.wait_for, "serving MCP")
 
     async def end(self) -> None:
         """End it as Kubernetes does, while its pages are open."""
         assert self._process is not None
-        self._process.process.terminate()
+        self._process.signal(signal.SIGTERM)
         assert await asyncio.to_thread(self._process.wait) == 0
 
     async def append(self, key: str) -> None:
