@@ -107,6 +107,10 @@ async def test_a_person_has_one_page_of_all_that_is_remembered(
         address = next(a["href"] for tag, a in elements(page.text) if tag == "a" and part in (a.get("href") or ""))
         assert (await browser.get(address or "")).status_code == 200, part
     assert (await browser.get("/console/people/one")).status_code == 400
+    for path in ("/console/people/one", "/console/people/erase"):  # both lead to what others said
+        found = elements((await browser.get(path, name="ana")).text)
+        links = [a["href"] for tag, a in found if tag == "a" and (a.get("href") or "").endswith("q=ana")]
+        assert links == ["/console/ask?q=ana", "/console/notes?q=ana"], path
 
 
 async def test_all_that_is_remembered_of_one_can_be_saved(served: Served, browser: Browser) -> None:
