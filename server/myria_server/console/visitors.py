@@ -146,6 +146,8 @@ class Visitors:
             session = await self._sessions.sign_in(key, address=self._limiter.address(request.scope))
             if session is None:
                 raise CredentialInvalid("This key was changed meanwhile; try again.")
+            # At once: a page that says of a key how many browsers it signed in also says when it was last used.
+            await self._key_cache.note_uses()
         except AccessError as error:
             refusal = self._limiter.count_failure(request.scope, headers, error)
             self._limiter.note(request.scope, headers, "core", principal, refusal)
