@@ -207,6 +207,9 @@ async def test_replacing_shows_the_new_key_and_ends_the_old_one_later(
     assert (fresh["as"], fresh["roles"], fresh["replaces"]) == (old["as"], old["roles"], old["key_id"])
     assert old["state"] == "active"
     assert old["expires_at"] is not None
+    revoking = await browser.get(f"/console/keys/{fresh['key_id']}/revoke")
+    assert "still works until" in text_of(revoking.text)
+    assert f'href="/console/keys/{old["key_id"]}/revoke"' in revoking.text
     for sent in (form, await browser.get(path)):
         again = await browser.submit(sent, path, {"overlap": "at once"})
         assert again.status_code == 400

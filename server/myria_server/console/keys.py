@@ -6,6 +6,7 @@ A new key's secret is in the one answer that follows its form, and nowhere else:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -14,8 +15,8 @@ from myria.access.administered import TenantKeys
 from myria.access.principal import API_NAMES, ROLES, ApiName, Proof, Role
 from myria.access.secrets import key_id_of, make_key
 from myria.access.store import NewKey
-from myria.errors import CredentialMissing, InvalidArgument
-from myria_server.console.desk import Desk
+from myria.errors import CredentialMissing, InvalidArgument, KeyNotFound
+from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import text_of
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.routes import FormRoute, PageRoute, Routes
@@ -119,10 +120,18 @@ async def create(desk: Desk, _request: Request, form: Mapping[str, str]) -> Page
 
 
 async def confirm(desk: Desk, request: Request) -> Page:
-    """Show what revoking or replacing a key will end, and ask once."""
-    key = await _keys(desk).key(_proof(desk), request.path_params["key_id"])
+    """Show what revoking or replacing a key will end, and ask once.
+
+    A key that this one replaced may go on for a while, so whoever revokes one that leaked is told.
+    """
+    proof = _proof(desk)
+    key = await _keys(desk).key(proof, request.path_params["key_id"])
+    replaced: Json | None = None
+    if key["replaces"] is not None:
+        with suppress(KeyNotFound):
+            replaced = await _keys(desk).key(proof, key["replaces"])
     act = request.url.path.rpartition("/")[2]
-    return "key_act.html", {"key": key, "act": act, "overlaps": [*OVERLAPS]}
+    return "key_act.html", {"key": key, "replaced": replaced, "act": act, "overlaps": [*OVERLAPS]}
 
 
 async def revoke(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
