@@ -233,10 +233,10 @@ async def _forget_and_erase(person: Hands, kept: Kept) -> None:
     await person.write("#reason", "asked to")
     await person.write("#confirmed", "bob")
     await person.go("main button.danger", "Out of every answer")
-    assert "0 of 1 events" in person.text
+    assert "0 of 1 event" in person.text
     await kept.carry_out_erasures()
     await person.open(person.path)
-    assert "0 of 1 events" not in person.text
+    assert "0 of 1 event" not in person.text
     assert "done" in person.text
     await person.open("/console/ask?q=secret")
     assert "Bob keeps a secret" not in person.text

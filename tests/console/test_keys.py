@@ -171,7 +171,7 @@ async def test_revoking_ends_sessions_at_once(served: Served, browser: Browser, 
     await other.sign_in(text)
     key_id = text.split("_")[1]
     confirm = await browser.get(f"/console/keys/{key_id}/revoke")
-    assert "1 browsers that are signed in" in text_of(confirm.text)
+    assert "1 browser that is signed in" in text_of(confirm.text)
     assert "Last used never" not in text_of(confirm.text)
     assert (await other.get("/console/ask")).url.path == "/console/ask"
     done = await browser.submit(confirm, f"/console/keys/{key_id}/revoke", {"reason": "stolen"})

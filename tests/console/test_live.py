@@ -82,7 +82,7 @@ async def test_news_comes_to_an_open_page(served: Served, browser: Browser) -> N
     """The page's part comes at once and again when something changed; it is what the page shows without scripts."""
     await served.call("append_event", event("a"))
     page = await browser.get("/console/changes")
-    assert "1 events wait" in text_of(page.text)
+    assert "1 event waiting" in text_of(page.text)
     async with stream(browser) as opened:
         assert opened.answer.headers["content-type"].startswith("text/event-stream")
         assert opened.answer.headers["cache-control"] == "no-store"

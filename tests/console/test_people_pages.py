@@ -77,11 +77,11 @@ async def test_counts_of_people_agree_with_the_api(
             assert last[:16].replace("T", " ") in row or not count
             assert ("agent" in text_of(row.partition("</td>")[0])) == (name == "helper-bot")
             person = await browser.get(address)
-            assert f"{count} events that you may see" in text_of(person.text), name
+            assert f"{count} event{'s' * (count != 1)} that you may see" in text_of(person.text), name
             for shared in ("keep", "remove") if not asked else ():
                 erasing = text_of((await browser.get("/console/people/erase", name=name, shared=shared)).text)
                 [(total, hidden)] = re.findall(
-                    r"(\d+) events to erase (?:(\d+) of these, not visible to you)?", erasing
+                    r"(\d+) events? to erase (?:(\d+) of these, not visible to you)?", erasing
                 )
                 own, _ = await _counted(served, exactly=name)
                 assert int(total) - int(hidden or 0) == (count if shared == "remove" else own), (name, shared)
@@ -100,7 +100,7 @@ async def test_a_person_has_one_page_of_all_that_is_remembered(
     page = await browser.get("/console/people/one", name="ana")
     said = text_of(page.text)
     assert "7 events that you may see" in said
-    assert "1 notes" in said
+    assert "1 note read" in said
     assert "Ana likes tea" in said
     assert "tea at 5" in said
     for part in ("/notes/note_", "/topics/top_", "/events/evt_", "/people/export", "/people/erase", "/forget"):
@@ -252,7 +252,7 @@ class TestKeys:
             *(("bob", ""), ("", "1"), ("", "1")),
         ]
         page = await browser.get("/console/people/one", name="bob")
-        assert "1 events that you may see" in text_of(page.text)
+        assert "1 event that you may see" in text_of(page.text)
         assert "Ask as" not in text_of(page.text)
         for path in ("one", "export"):
             page = await browser.get(f"/console/people/{path}", name="bob")
