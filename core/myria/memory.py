@@ -164,8 +164,14 @@ class Memory(Administration):
             counter = await asyncio.to_thread(token_counter)
             handles = await self.retrieval.handles(tenant)
             full = query.view == "full"
+            is_ranked = query.order == "relevance" and (query.query or "").strip()
             writer = AnswerText(
-                handles=handles, counter=counter, budget=query.max_tokens, full=full, sought=sought_in(query.query)
+                handles=handles,
+                counter=counter,
+                budget=query.max_tokens,
+                first="best" if is_ranked else "oldest" if query.order == "oldest" else "newest",
+                full=full,
+                sought=sought_in(query.query),
             )
         fits = None if writer is None or writer.budget is None else writer.fits
         if isinstance(query, EventNodesQuery):

@@ -43,6 +43,7 @@ async def test_the_text_for_a_model_names_its_tokens(served: Served, browser: Br
     await served.call("append_event", event("k", text="the kiln opens on Friday"))
     page = await browser.get("/console/ask", q="kiln", view="text", tokens="500", **{"as": "user_42"})
     assert "of 500 tokens" in text_of(page.text)
+    assert "Records from memory, best first." in page.text
     assert "the kiln opens on Friday" in text_of(page.text)
 
 
@@ -55,6 +56,9 @@ async def test_lines_of_the_text_for_a_model_lead_to_their_events(
     await builds.build(database)
     page = await browser.get("/console/ask", q="kiln", view="text", **{"as": "user_42"})
     text = page.text.partition("<pre")[2].partition("</pre>")[0]
+    assert "Records from memory, best topic first." in text
+    newest = await browser.get("/console/ask", q="kiln", view="text", order="newest", **{"as": "user_42"})
+    assert "Records from memory, newest topic first." in newest.text
     leads = [attributes["href"] or "" for tag, attributes in elements(f"<pre{text}") if tag == "a"]
     assert len(leads) > 6
     assert not any("e:999999999" in lead for lead in leads)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import InvalidArgument
-from myria.notes.lines import NOTICE, MemoryLine, memory_text
+from myria.notes.lines import BEST_FIRST, MemoryLine, memory_text, notice
 from myria.search.handles import Handles
 from myria.text.model_tokens import byte_counter, token_counter
 from tests.support.counts import examples
@@ -47,7 +47,7 @@ def test_a_memory_is_one_line() -> None:
     line = MemoryLine(date="2026-02-24", speaker="Inês", text="Decided: preorders open.", handle="e:481920375")
     text = memory_text([line], token_counter(), 100).text
     first, opening, record, closing = text.split("\n")
-    assert (first, record) == (NOTICE, "2026-02-24 Inês: Decided: preorders open. [e:481920375]")
+    assert (first, record) == (notice(BEST_FIRST), "2026-02-24 Inês: Decided: preorders open. [e:481920375]")
     assert opening == closing
 
 

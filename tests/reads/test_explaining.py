@@ -167,6 +167,19 @@ async def test_a_tree_explains_its_events_too(memory: Memory) -> None:
     assert (await memory.retrieval.query_references("default", small))["expected"]["stage"] == "no_room"
 
 
+async def test_topics_of_an_answer_come_by_their_best_events(memory: Memory) -> None:
+    """So a text for a model may say of them: best topic first. Within one, events need not come by their scores."""
+
+    def best(node: dict[str, Any]) -> int:
+        return max(map(best, node["children"])) if "children" in node else node["score"]
+
+    for asked in {question.query for question in questions()[:60]}:
+        question = ReferencesQuery(participants=("rosa",), query=asked, explain=True)
+        answer = await memory.retrieval.query_references("default", question)
+        scores = [best(child) for child in answer["root"]["children"]]
+        assert scores == sorted(scores, reverse=True), asked
+
+
 async def test_an_event_that_fits_on_no_page_is_not_said_to_come_later(memory: Memory) -> None:
     """What is larger than the whole answer may be is told from what a later page has."""
     question = ReferencesQuery(participants=("rosa",), query="price", explain=True, format="text", max_tokens=20)

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
 from myria.memory import Memory
-from myria.notes.lines import NOTICE
+from myria.notes.lines import notice
 from myria.text.model_tokens import token_counter
 from tests.server.test_agent import ask, found, keep, raw
 from tests.server.wire import Served
@@ -38,7 +38,7 @@ async def test_context_is_core_memory_work_questions_and_topics(served: Served) 
     text = answer["injectionText"]
     today = answer["fragments"][0]["created_at"][:10]
     lines = [re.sub(rf"^- {today} (\d\d:\d\d )?", "- ", line) for line in text.splitlines()]
-    assert lines[0] == NOTICE
+    assert lines[0] == notice()
     assert lines[1] == lines[-1]
     assert lines[2:-1] == [
         "[CORE MEMORY]",

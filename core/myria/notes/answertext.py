@@ -36,13 +36,14 @@ class ShownAnswer:
 class AnswerText:
     """Writes full answers of query_event_nodes and query_references as text.
 
-    `budget` is in tokens, None for no bound; `full` shows more of each event. An event with too little room is cut to
-    the passage that has most of the words `sought`.
+    `first` says which matches come first: the best, newest or oldest. `budget` is in tokens, None for no bound; `full`
+    shows more of each event. An event with too little room is cut to the passage that has most of the words `sought`.
     """
 
     handles: Handles
     counter: TokenCounter
     budget: int | None
+    first: str = "best"
     full: bool = False
     sought: frozenset[str] = frozenset()
 
@@ -61,9 +62,12 @@ class AnswerText:
         budget = _UNBOUNDED if self.budget is None else self.budget
         if not lines:
             return remarks if self.counter.count(remarks) <= budget else None
+        # Within a topic the lines stand as they do in the tree, by no one order.
+        has_topics = any("children" in child for child in answer["root"]["children"])
+        order = f"{self.first} topic first" if has_topics else f"{self.first} first"
         room = budget - self.counter.count(f"\n{remarks}") if remarks else budget
         while room > 0:
-            memories = memory_text(lines, self.counter, room, self.sought)
+            memories = memory_text(lines, self.counter, room, self.sought, order=order)
             if memories.shown < len(lines):
                 return None
             text = f"{memories.text}\n{remarks}" if remarks else memories.text

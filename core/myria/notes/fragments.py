@@ -314,18 +314,25 @@ def text_by_subject(
     counter: TokenCounter,
     budget: int,
     sought: frozenset[str] = frozenset(),
+    *,
+    first: str = "best",
 ) -> MemoryText:
-    """Return the memories that fit into a budget by their rank, grouped by subject where that costs no more tokens."""
-    written, tokens = fitting_lines(fragments, counter, budget, sought)
+    """Return the memories that fit into a budget by their rank, grouped by subject where that costs no more tokens.
+
+    Args:
+        first: what comes first in the rank: the best, or the newest.
+    """
+    written, tokens = fitting_lines(fragments, counter, budget, sought, order=f"{first} first")
     shown = fragments[: len(written)]
     for has_state in (True, False):
         lines = _grouped(shown, written, subjects, has_state=has_state)
         if lines is None:
             break
-        cost = fenced_cost(lines, counter)
+        by_subject = f"{first} subject first"
+        cost = fenced_cost(lines, counter, order=by_subject)
         if cost <= tokens:
-            return MemoryText(text=fenced(lines), shown=len(written), tokens=cost)
-    return MemoryText(text=fenced(written), shown=len(written), tokens=tokens)
+            return MemoryText(text=fenced(lines, order=by_subject), shown=len(written), tokens=cost)
+    return MemoryText(text=fenced(written, order=f"{first} first"), shown=len(written), tokens=tokens)
 
 
 def _grouped(

@@ -49,7 +49,7 @@ async def graph_explore(call: AgentCall, request: GraphExploreInput) -> Answered
         MemoryLine(date=item["relation_type"] or item["type"], speaker=None, text=item["content"], handle=item["id"])
         for item in nodes
     ]
-    return content, memory_text(lines, token_counter(), _BUDGET).text
+    return content, memory_text(lines, token_counter(), _BUDGET, order="").text
 
 
 async def fragment_history(call: AgentCall, request: NamedInput) -> Answered:
@@ -78,7 +78,7 @@ async def fragment_history(call: AgentCall, request: NamedInput) -> Answered:
         )
         for version in versions
     ]
-    text = memory_text(lines, token_counter(), _BUDGET).text
+    text = memory_text(lines, token_counter(), _BUDGET, order="newest first").text
     replaced_by = f"\nReplaced by {', '.join(note_history.superseded_by)}." if note_history.superseded_by else ""
     return content, text + replaced_by
 

@@ -63,7 +63,9 @@ async def recall(call: AgentCall, request: RecallInput) -> Answered:
     used_ids = [item["id"] for item in content["fragments"] if item["id"] in found_ids]
     if call.is_use:
         memory.usage.count(call.tenant, used_ids, query.now)
-    text = text_by_subject(fragments, page.subjects, token_counter(), request.tokenBudget, query.sought).text
+    first = "best" if query.is_ranked else "newest"
+    counter, budget = token_counter(), request.tokenBudget
+    text = text_by_subject(fragments, page.subjects, counter, budget, query.sought, first=first).text
     return content, text or _empty_text(request, query, has_fragments=bool(fragments))
 
 
