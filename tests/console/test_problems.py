@@ -67,6 +67,20 @@ async def test_a_key_without_the_right_is_told_whom_to_ask(browser: Browser, sto
     assert leads(page) == {"Back": "/console/changes?done=x", "Go to Ask": ASK}
 
 
+async def test_a_key_that_opens_nothing_is_told_what_would(browser: Browser, store: AccessStore) -> None:
+    """A program's key is told which roles and APIs pages need; no name of a tool is spelt as the start of a sentence."""
+    page = await browser.sign_in(await make_key(store, "ada", roles=("read",), faces=("rest",)))
+    assert page.status_code == 403
+    said = text_of(page.text)
+    assert "This key opens no page. Pages need the role read at the API core or agent" in said
+    assert "for appending" not in said
+    for path in ("/console/ask", "/console/topics", "/console/notes", "/console/people"):
+        said = text_of((await browser.get(path)).text)
+        assert "the API" in said, path
+        assert "face " not in said, path
+        assert "Query_event" not in said, path
+
+
 async def test_too_many_requests_say_when_to_come_again(browser: Browser, store: AccessStore) -> None:
     """The page, and a header for programs, say for how long to wait; the button asks for the same page."""
     await browser.sign_in(await make_key(store, "ada", requests_per_s=0.1))

@@ -106,7 +106,7 @@ class Principal:
             FaceNotAllowed: it may not.
         """
         if api not in self.faces:
-            raise FaceNotAllowed(f"this credential may not use the face {api}", face=api)
+            raise FaceNotAllowed(f"this credential may not use the API {api}", face=api)
 
     def need_administrator(self, *, what: str) -> None:
         """Check that this principal administers: by its role, and at the API of administrators.

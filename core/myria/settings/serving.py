@@ -235,7 +235,7 @@ class AgentSettings(Section):
     """The agent API, /mcp/agent ([agents.md](agents.md))."""
 
     enabled: bool = True
-    """Whether `/mcp/agent` is served. A key needs the face `agent`."""
+    """Whether `/mcp/agent` is served. A key needs the API `agent`."""
     text: Literal["lines", "json"] = "lines"
     """Text of an answer: `lines` for a model, or `json`. A call chooses by `format`. Clients without structured content
     get `json`."""
@@ -255,7 +255,7 @@ class TurnsSettings(Section):
     """Memory that a host calls before and after each turn, /mcp/turns ([turns.md](turns.md))."""
 
     enabled: bool = False
-    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key needs the face `turns`."""
+    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key needs the API `turns`."""
     recent_context_items: Annotated[int, Field(ge=0, le=1_000)] = 30
     """Most items of earlier turns put before a new one."""
     recall_facts_limit: Annotated[int, Field(ge=0, le=1_000)] = 20
@@ -327,7 +327,7 @@ class RestSettings(Section):
     """Memory over REST, `/api/v1` and `/mcp/memtrace` ([rest.md](rest.md))."""
 
     enabled: bool = True
-    """Whether `/api/v1` and `/mcp/memtrace` are served. A key needs the face `rest`."""
+    """Whether `/api/v1` and `/mcp/memtrace` are served. A key needs the API `rest`."""
     shared_participant: Annotated[str, Field(min_length=1, max_length=200)] = "org"
     """Participant with whom all memories of this API are shared. After a change, older memories stay with the older
     name."""

@@ -70,7 +70,10 @@ MAX_QUERY_BYTES = 8_000
 MAX_NAMES_CHARACTERS = 600
 """Characters of all names as whom an address asks: every link of a page repeats them."""
 
-_NOTHING = "A program's key for appending opens no page here. Sign out, and in with a key that may read or administer."
+_NOTHING = (
+    "This key opens no page. Pages need the role read at the API core or agent, or the role admin or erase at the API "
+    "admin"
+)
 
 _SEE_OTHER = 303
 

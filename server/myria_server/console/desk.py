@@ -151,7 +151,7 @@ class Desk:
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
         if api is None:
             apis = _APIS_OF[tool_name]
-            raise FaceNotAllowed(f"{tool_name} needs a key for the API {' or '.join(apis)}", face=apis[0])
+            raise FaceNotAllowed(f"this needs a key for the API {' or '.join(apis)}", face=apis[0])
         result = await self.toolboxes[api].call(tool_name, given, self.principal, self.address_of)
         content: Json = orjson.loads(result.body)
         if result.is_error:

@@ -118,8 +118,9 @@ def problem_of(
 
 
 def _sentence(message: str, field: str) -> str:
-    """Return the message of an error as a sentence; a field's name, with which it may begin, keeps its spelling."""
-    begin = message[:1] if field and message.startswith(field) else message[:1].upper()
+    """Return the message of an error as a sentence; a name of programs, with which it may begin, keeps its spelling."""
+    is_name = "_" in message.partition(" ")[0] or (field and message.startswith(field))
+    begin = message[:1] if is_name else message[:1].upper()
     return begin + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
 
 
