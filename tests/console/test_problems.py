@@ -68,7 +68,7 @@ async def test_a_key_without_the_right_is_told_whom_to_ask(browser: Browser, sto
 
 
 async def test_a_key_that_opens_nothing_is_told_what_would(browser: Browser, store: AccessStore) -> None:
-    """A program's key is told which roles and APIs pages need; no name of a tool is spelt as the start of a sentence."""
+    """A program's key is told which roles and APIs pages need; no name of a tool stands as a word."""
     page = await browser.sign_in(await make_key(store, "ada", roles=("read",), faces=("rest",)))
     assert page.status_code == 403
     said = text_of(page.text)
