@@ -251,30 +251,30 @@ async def _approve_and_take_back(person: Hands, kept: Kept) -> None:
     await person.go("main a[href*='/changes/publish']", "Publish a held snapshot")
     await _see_what_will_change(person)
     await person.write("#reason", "looks right")
-    await person.go("main form button.main", "Done: publish")
+    await person.go("main form button.main", "The snapshot was published")
     await kept.append("k5", "The shed is old", "ada", "bob")
     await kept.build(hold=True)
     await person.open("/console/changes")
     await person.go("main a[href*='/changes/discard']", "Discard a held snapshot")
-    await person.go("main form button.main", "Done: discard")
+    await person.go("main form button.main", "The snapshot was discarded")
     await person.go("main a[href*='/changes/rollback']", "Roll back")
     await _see_what_will_change(person)
     await person.write("#reason", "labels went wrong")
-    await person.go("main form button.main", "Done: roll back")
+    await person.go("main form button.main", "Rolled back")
     assert "labels went wrong" in person.text
     await person.go("main a[href*='/changes/resume']", "Resume automatic builds")
     await person.write("#reason", "labels are mended")
-    await person.go("main form button.main", "Done: resume")
+    await person.go("main form button.main", "Automatic builds are on again")
     await builds.queue(kept.database, tenant=kept.tenant)
     await person.open("/console/changes")
     await person.go("main a[href*='/changes/abort']", "Give up a build")
     assert "0 of 0 groups of people" in person.text
     await person.write("#reason", "wrong model")
-    await person.go("main form button.main", "Done: give up a build")
+    await person.go("main form button.main", "The build was given up")
     assert ": wrong model" in person.text
     await person.go("main a[href*='/changes/build']", "Build now")
     await person.write("#reason", "to see it")
-    await person.go("main form button.main", "Done: build now")
+    await person.go("main form button.main", "A build was requested")
 
 
 async def _see_what_will_change(person: Hands) -> None:

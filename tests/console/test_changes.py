@@ -44,7 +44,7 @@ async def test_a_rollback_shows_its_diff_before_and_its_reason_after(
     diff = await browser.get("/console/changes/diff", **{"from": second, "to": first})
     assert "gone" in text_of(diff.text) or "changed" in text_of(diff.text)
     done = await browser.submit(confirm, "/console/changes/rollback", {"reason": "labels went wrong"})
-    assert "Done: roll back" in text_of(done.text)
+    assert "Rolled back" in text_of(done.text)
     assert "labels went wrong" in text_of(done.text)
     status = await served.call("get_snapshot_status", {})
     assert status.content["active_snapshot_id"] == first
@@ -125,7 +125,7 @@ async def test_a_build_is_given_up_after_a_look_at_it(
         assert part in said
     for reason in ("too slow", "another reason"):
         done = await browser.submit(form, "/console/changes/abort", {"reason": reason})
-        assert "Done: give up a build" in text_of(done.text)
+        assert "The build was given up" in text_of(done.text)
         assert "Build given up" in text_of(done.text)
         assert "given up by mcp: too slow" in text_of(done.text)
     page = await browser.get(f"/console/changes/builds/{build['build_id']}")
@@ -156,7 +156,7 @@ async def test_a_build_that_nobody_takes_up_is_given_up(
     assert "no build has taken it up yet" in text_of(form.text)
     for reason in ("no builder comes", "again"):
         done = text_of((await browser.submit(form, "/console/changes/abort", {"reason": reason})).text)
-        assert "Done: give up a build" in done
+        assert "The build was given up" in done
         assert "given up by mcp: no builder comes" in done
         assert "none was asked for" in done
     (build,) = await memory.registry.builds("default")
@@ -198,7 +198,7 @@ async def test_resuming_says_what_paused_builds(served: Served, browser: Browser
     first, _ = await _two_snapshots(served, database)
     await served.call("rollback", {"to": first, "reason": "labels went wrong"})
     form = await browser.get("/console/changes/resume")
-    assert "Rolled back to by mcp" in text_of(form.text)
+    assert "Rolled back by mcp" in text_of(form.text)
     assert "labels went wrong" in text_of(form.text)
     assert "5 events wait for a build" in text_of(form.text)
     await browser.submit(form, "/console/changes/resume", {"reason": "mended"})
@@ -210,7 +210,7 @@ async def test_resuming_says_what_paused_builds(served: Served, browser: Browser
 async def test_the_history_says_what_became_of_every_build(
     served: Served, browser: Browser, database: Database, memory: Memory
 ) -> None:
-    """One row for each, newest first: its state, cause and events, who moved the active snapshot to it, and why."""
+    """One row for each, newest first: its state, cause and events, who published it, and why; and for each rollback."""
     first, second = await _two_snapshots(served, database)
     await builds.build(database)
     await served.call("append_event", event("new"))
@@ -219,6 +219,9 @@ async def test_the_history_says_what_became_of_every_build(
     await served.call("rollback", {"to": first, "reason": "labels went wrong"})
     rows = (await browser.get("/console/changes")).text.partition('<ol class="history">')[2].split("<li")[1:]
     said = [text_of("<body>" + "<li" + row) for row in rows]
+    assert said[0].startswith("Rollback ")
+    assert "To snapshot 1 by mcp : labels went wrong" in said[0]
+    rows, said = rows[1:], said[1:]
     assert [" ".join(row.split()[:3]) for row in said] == [
         "Build given up",
         "Build nothing to",
@@ -228,11 +231,37 @@ async def test_the_history_says_what_became_of_every_build(
     assert "given up by mcp: no better" in said[0]
     assert "5 events added to topics" in said[2]
     assert "published by itself" in said[2]
-    assert "Rolled back to by mcp ," in said[3]
-    assert ": labels went wrong" in said[3]
     assert f"/console/changes/diff?from={first}&amp;to={second}" in rows[2]
     assert f"/console/changes/rollback?snapshot={second}" in rows[2]
     assert "rollback" not in rows[3]
+
+
+async def test_builds_that_had_nothing_to_do_are_one_row(served: Served, browser: Browser, database: Database) -> None:
+    """They are folded up to a build that did something; before the next one its page says that nothing waits."""
+    await served.call("append_event", event("new"))
+    await builds.build(database)
+    idle = [(await builds.build(database)).build_id for _ in range(3)]
+    page = (await browser.get("/console/changes")).text
+    assert page.count("<h3>") == 2
+    assert "2 builds before it had nothing to do either" in text_of(page)
+    assert all(build_id in page for build_id in idle)
+    assert "Nothing to do No event waits." in text_of((await browser.get("/console/changes/build")).text)
+    await served.call("append_event", event("newer"))
+    assert "Nothing to do" not in text_of((await browser.get("/console/changes/build")).text)
+
+
+async def test_two_chosen_snapshots_are_compared(served: Served, browser: Browser, database: Database) -> None:
+    """A form of the history names all that are kept; the page of a previous one's build leads to a rollback."""
+    first, second = await _two_snapshots(served, database)
+    page = (await browser.get("/console/changes")).text
+    form = page[page.index('action="/console/changes/diff"') :]
+    options = [(a["value"], "selected" in a) for tag, a in elements(form) if tag == "option"]
+    assert options == [(second, False), (first, True), (second, True), (first, False)]
+    compared = await browser.get("/console/changes/diff", **{"from": second, "to": second})
+    assert "Nothing differs" in text_of(compared.text)
+    builds_made = [a["href"] or "" for tag, a in elements(page) if "/changes/builds/" in (a.get("href") or "")]
+    assert f"/console/changes/rollback?snapshot={first}" in (await browser.get(builds_made[1])).text
+    assert "/changes/rollback" not in (await browser.get(builds_made[0])).text
 
 
 async def test_nothing_changes_by_opening_a_page(served: Served, browser: Browser, database: Database) -> None:
@@ -265,7 +294,7 @@ async def test_a_form_acts_once_however_often_it_is_sent(
     first, second = await _two_snapshots(served, database)
     old = await browser.get("/console/changes/rollback", snapshot=first)
     for _ in range(3):
-        assert "Done: roll back" in text_of((await browser.submit(old, "/console/changes/rollback")).text)
+        assert "Rolled back" in text_of((await browser.submit(old, "/console/changes/rollback")).text)
     await browser.submit(await browser.get("/console/changes/resume"), "/console/changes/resume")
     assert (await browser.submit(old, "/console/changes/rollback")).status_code == 409  # builds are paused no more
     back = await browser.get("/console/changes/rollback", snapshot=second)
@@ -284,7 +313,7 @@ async def test_an_old_form_does_not_resume_a_later_pause(served: Served, browser
     await served.call("rollback", {"to": first})
     old = await browser.get("/console/changes/resume")
     for _ in range(2):
-        assert "Done: resume" in text_of((await browser.submit(old, "/console/changes/resume")).text)
+        assert "Automatic builds are on again" in text_of((await browser.submit(old, "/console/changes/resume")).text)
     await served.call("rollback", {"to": second})
     assert (await browser.submit(old, "/console/changes/resume")).status_code == 409
     assert (await served.call("get_snapshot_status", {})).content["paused"]
@@ -294,7 +323,7 @@ async def test_a_build_form_asks_for_one_build(served: Served, browser: Browser,
     """The same form twice is one request; another form is another."""
     form = await browser.get("/console/changes/build")
     for _ in range(3):
-        assert "Done: build now" in text_of((await browser.submit(form, "/console/changes/build")).text)
+        assert "A build was requested" in text_of((await browser.submit(form, "/console/changes/build")).text)
     assert (await memory.registry.status("default"))["queued"] == 1
     await browser.submit(await browser.get("/console/changes/build"), "/console/changes/build")
     assert (await memory.registry.status("default"))["queued"] == 2
@@ -329,6 +358,7 @@ class TestWithKeys:
             "5 events added to topics",
         ):
             assert part in said
+        assert "Rollback " in said
         for part in ("zzz", "labels", "wrong model"):
             assert part not in said
         links = [a.get("href") or "" for tag, a in elements(page.text) if "/console/changes/" in (a.get("href") or "")]
@@ -353,3 +383,22 @@ class TestWithKeys:
             assert page.status_code == 403, path
             assert "role_required" in text_of(page.text)
             assert '<button class="main">' not in page.text
+
+    async def test_the_history_says_when_builds_were_resumed(
+        self, served: Served, browser: Browser, database: Database
+    ) -> None:
+        """To an administrator with a key, with who and why, as the audit has it."""
+        for number in range(2):
+            await append(database.server_dsn, conversation(5, seed=number, start=number * 1_000))
+            await builds.build(database)
+        async with access_store(database) as store:
+            await browser.sign_in(await make_key(store, "ana", roles=("admin",), faces=("admin",), name="operator"))
+        page = (await browser.get("/console/changes")).text
+        link = next(a["href"] or "" for tag, a in elements(page) if "/changes/rollback" in (a.get("href") or ""))
+        await browser.submit(await browser.get(link), "/console/changes/rollback", {"reason": "labels went wrong"})
+        form = await browser.get("/console/changes/resume")
+        said = text_of((await browser.submit(form, "/console/changes/resume", {"reason": "mended"})).text)
+        history = said.partition("History")[2]
+        assert history.index("Resumed") < history.index("Rollback") < history.index("Snapshot 2")
+        assert "Automatic builds by operator" in history
+        assert ": mended" in history

@@ -111,7 +111,7 @@ async def test_many_are_refused_with_one_reason(served: Served, browser: Browser
     late = await browser.submit(
         page, "/console/review/decide", {**fields, f"pick_{ids[2]}": "on", "decision": "approve"}
     )
-    assert "About 2 notes nothing was decided; 1 was approved" in text_of(late.text)
+    assert "2 notes were not decided; 1 was approved" in text_of(late.text)
     assert "note_decided" in text_of(late.text)
 
 

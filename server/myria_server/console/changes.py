@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from myria.access import journal
 from myria.errors import BuildNotFound, InvalidArgument, PathNotFound
 from myria.llm.audit import spent_by_build
 from myria_server.console.builds import computes_vectors, phase_of, seconds_between
@@ -25,11 +27,21 @@ from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 _PAGE = 20
 
+_MOVES = 100
+"""Moves of the active snapshot, and resumptions, that the history knows: the newest."""
+
+_COMPARED = 100
+"""Snapshots of which two can be chosen to be compared."""
+
+_IDLE = "nothing_to_do"
+"""The status of a build that made no snapshot, as nothing was new."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Act:
     """Something that a form can do: the tool, and what its page says.
 
+    `done`: what the page Changes says then; `only`: what it can be done to, for whoever asks for something else.
     `about`: what the address names, if anything; `argument`: the tool's argument that names it; `statuses`: those of
     what it can be done to.
     """
@@ -38,6 +50,8 @@ class _Act:
     title: str
     effect: str
     button: str
+    done: str
+    only: str = ""
     about: Literal["snapshot", "build"] | None = None
     argument: str = ""
     statuses: tuple[str, ...] = ()
@@ -49,6 +63,7 @@ ACTS: Mapping[str, _Act] = {
         "Build now",
         "New events are compiled into a new snapshot. Questions are answered meanwhile as they are now.",
         "Build",
+        "A build was requested.",
     ),
     "abort": _Act(
         "abort_build",
@@ -57,6 +72,8 @@ ACTS: Mapping[str, _Act] = {
         "in the log and are found as now; the next build takes them: one that you ask for, or one that new "
         "events begin.",
         "Give up",
+        "The build was given up.",
+        "Only a build that has not ended, or is held, can be given up.",
         about="build",
         argument="build_id",
         statuses=("waiting", "queued", "running", "held"),
@@ -67,6 +84,8 @@ ACTS: Mapping[str, _Act] = {
         "Every question is answered from this snapshot from then on. The snapshot that is active now stays for a "
         "rollback. Automatic builds go on.",
         "Publish",
+        "The snapshot was published. Questions are answered from it now.",
+        "Only a held snapshot can be published.",
         about="snapshot",
         argument="snapshot_id",
         statuses=("held",),
@@ -77,6 +96,8 @@ ACTS: Mapping[str, _Act] = {
         "It is never published, and the active snapshot stays. Its events stay in the log; the next build takes them: "
         "one that you ask for, or one that new events begin.",
         "Discard",
+        "The snapshot was discarded.",
+        "Only a held snapshot can be discarded.",
         about="snapshot",
         argument="snapshot_id",
         statuses=("held",),
@@ -87,6 +108,8 @@ ACTS: Mapping[str, _Act] = {
         "From then on every question is answered from this earlier snapshot. Newer events are still found, and what "
         "was forgotten or erased does not come back. Automatic builds pause until you resume them on the page Changes.",
         "Roll back",
+        "Rolled back. Automatic builds are paused until you resume them.",
+        "You can only roll back to a previous snapshot.",
         about="snapshot",
         argument="to",
         statuses=("archived",),
@@ -96,6 +119,7 @@ ACTS: Mapping[str, _Act] = {
         "Resume automatic builds",
         "Builds start again by themselves when events wait. The next one takes in again what the rollback left out.",
         "Resume",
+        "Automatic builds are on again.",
     ),
 }
 """The acts, by the last part of their address."""
@@ -145,18 +169,75 @@ async def overview(desk: Desk, request: Request) -> Page:
     await desk.call("get_snapshot_status")  # refuses whoever may not see what the page shows of builds
     requests = [] if before else await desk.memory.registry.waiting(tenant)
     builds = await desk.memory.registry.builds(tenant, limit=_PAGE + 1, before=before)
+    upto = None if before is None else (await desk.memory.registry.build(tenant, before))["created_at"]
+    since = builds[_PAGE - 1]["created_at"] if len(builds) > _PAGE else None
+    snapshots = await _kept_snapshots(desk)
+    of_builds = [(build["snapshot_id"], build["snapshot"]) for build in builds]
+    between = await _acts_between(desk, since, upto)
     actors = [actor for build in builds for actor in (build["asked_by"], *(move["actor"] for move in build["moves"]))]
-    actors += [request["actor"] for request in requests]
+    actors += [one["actor"] for one in (*requests, *between)]
     return "changes.html", {
         "key_names": await desk.key_names(actors),
         **await _look(desk),
         "requests": requests,
         "builds": builds[:_PAGE],
+        "rows": _rows(builds[:_PAGE], between),
+        "snapshots": snapshots,
+        "numbers": {name: one["number"] for name, one in (*of_builds, *snapshots.items()) if one is not None},
         "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
         "is_later": before is not None,
         "done": request.query_params.get("done", ""),
         "acts": ACTS,
     }
+
+
+async def _acts_between(desk: Desk, since: str | None, upto: str | None) -> list[Json]:
+    """Return the rollbacks and resumptions from one moment to another, newest first: `kind`, `at`, `actor`, `reason`.
+
+    Nothing but the audit knows of resumptions, so only an administrator with a key is told of them.
+    """
+    moves = await desk.memory.registry.moves(desk.tenant, limit=_MOVES)
+    acts = [{**move, "at": move["moved_at"]} for move in moves if move["kind"] == "rollback"]
+    if desk.is_admin and desk.principal.proof is not None:
+        sought = journal.Sought(action=ACTS["resume"].tool, outcome="ok")
+        found, _ = await journal.entries_for(
+            desk.memory.appending, desk.principal.proof, sought, before=None, limit=_MOVES
+        )
+        acts += [{**entry, "kind": "resume", "reason": entry["details"].get("reason")} for entry in found]
+    within = [
+        one
+        for one in acts
+        if (since is None or _at(one["at"]) >= _at(since)) and (upto is None or _at(one["at"]) < _at(upto))
+    ]
+    return sorted(within, key=lambda one: _at(one["at"]), reverse=True)
+
+
+def _rows(builds: Sequence[Json], between: Sequence[Json]) -> list[Json]:
+    """Return the rows of the history, newest first: builds, and what was done to the active snapshot between them.
+
+    Successive builds that had nothing to do are one row: the newest, with the others as its `alike`.
+    """
+    rows = [{"kind": "build", "at": build["created_at"], "build": build, "alike": []} for build in builds]
+    rows = sorted([*rows, *between], key=lambda row: _at(row["at"]), reverse=True)
+    folded: list[Json] = []
+    for row in rows:
+        if folded and all(one["kind"] == "build" and one["build"]["status"] == _IDLE for one in (folded[-1], row)):
+            folded[-1]["alike"].append(row["build"])
+        else:
+            folded.append(row)
+    return folded
+
+
+def _at(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+async def _kept_snapshots(desk: Desk) -> Mapping[str, Json]:
+    """Return the snapshots that can be compared, by id, newest first: none to who may not compare them."""
+    if not desk.is_admin:
+        return {}
+    listed = await desk.memory.registry.list_snapshots(desk.tenant, limit=_COMPARED)
+    return {one["snapshot_id"]: one for one in listed["snapshots"] if one["status"] in ("active", "held", "archived")}
 
 
 async def confirm(desk: Desk, request: Request) -> Page:

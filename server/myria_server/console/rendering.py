@@ -63,8 +63,8 @@ STATES: Mapping[str, str] = {"aborted": "given up", "archived": "previous", "sta
 
 CAUSES: Mapping[str, str] = {
     "manual": "asked for",
-    "inactivity": "no new event came for a while",
-    "tail_threshold": "many events waited",
+    "inactivity": "started after a quiet period",
+    "tail_threshold": "started because many events were waiting",
 }
 """What a person reads for the trigger of a build."""
 
@@ -144,6 +144,8 @@ def _environment() -> Environment:
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
         label=_label,
+        plain_moment=_plain_moment,
+        state_word=_state_word,
         named=named,
         first_words=first_words,
         type_name=lambda name: name.removeprefix(RESERVED_TYPES),
@@ -169,7 +171,11 @@ def _environment() -> Environment:
 
 def _state(status: str) -> Markup:
     """Return the status of a build or a snapshot as people read it, in the colour that it has everywhere."""
-    return Markup('<span class="state {}">{}</span>').format(status, STATES.get(status, status.replace("_", " ")))
+    return Markup('<span class="state {}">{}</span>').format(status, _state_word(status))
+
+
+def _state_word(status: str) -> str:
+    return STATES.get(status, status.replace("_", " "))
 
 
 def _moment(text: str | None, *, is_day: bool = False) -> Markup:
@@ -185,6 +191,11 @@ def _moment(text: str | None, *, is_day: bool = False) -> Markup:
     return Markup('<time datetime="{}" title="{} UTC" data-shows="{}">{}</time>').format(
         f"{moment:%Y-%m-%dT%H:%M:%SZ}", f"{moment:%Y-%m-%d %H:%M:%S}", shows, said
     )
+
+
+def _plain_moment(text: str) -> str:
+    """Return a moment (RFC 3339) in UTC, for where no element can stand."""
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _shown(value: Any, longest: int = _LONGEST_SHOWN) -> Markup:
