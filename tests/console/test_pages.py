@@ -332,10 +332,13 @@ async def test_numbers_of_an_answer_say_what_they_count(served: Served, browser:
     await served.call("append_event", event("late", text="the kiln opens at noon"))
     page = await browser.get("/console/ask", q="kiln noon", **{"as": "user_42"})
     assert "1 newer event is not in it yet, but found: 1 shown here." in text_of(page.text)
-    assert f'title="{snapshot}"' in page.text
+    place = next(a["href"] or "" for _, a in elements(page.text) if a.get("title") == snapshot)
+    assert snapshot in (await browser.get(place)).text
+    made = re.findall("From snapshot 1 of (.*? UTC)", text_of(page.text))
+    assert made == re.findall("Snapshot 1 active (.*? UTC)", text_of((await browser.get("/console/changes")).text))
     assert "not in the snapshot yet" in text_of(page.text)
     more = next(a["href"] for _, a in elements(page.text) if "cursor=" in (a.get("href") or ""))
-    assert "6 more matches shown, best first. From the snapshot" in text_of((await browser.get(more or "")).text)
+    assert "6 more matches shown, best first. From snapshot 1 of" in text_of((await browser.get(more or "")).text)
     newest = text_of((await browser.get("/console/ask", channel="telegram", **{"as": "user_42"})).text)
     assert "20 events shown, newest first; there are more." in newest
 

@@ -39,7 +39,7 @@ class BuildHistory:
         """Return builds, newest first, and what became of their snapshots; with `before`, those older than that one.
 
         Returns:
-            For each build what `build` returns, but no progress; `asked_by`; the `number` and `status` of its
+            For each build what `build` returns, but no progress; `asked_by`; number, status and `created_at` of its
             `snapshot`, None where none is kept; and the newest `moves` that made it the active one, at most
             `MOST_MOVES`.
 
@@ -162,11 +162,12 @@ async def _kept_build(connection: Connection, tenant: str, build_id: str) -> asy
 
 
 def _kept(row: asyncpg.Record) -> Json | None:
-    """Return number and status of the snapshot in a row of `builds.page`; None where it is gone, or on its way out."""
+    """Return the snapshot in a row of `builds.page`: number, status and time; None where it is gone or on its way out."""
     status = row["snapshot_status"]
     if status is None or (status == "superseded" and row["snapshot_activated_at"] is not None):
         return None
-    return {"number": row["snapshot_number"], "status": status}
+    made = rfc3339_or_none(row["snapshot_created_at"])
+    return {"number": row["snapshot_number"], "status": status, "created_at": made}
 
 
 async def build_summary(connection: Connection, tenant: str, build: BuildRow) -> Json:

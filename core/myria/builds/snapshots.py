@@ -69,10 +69,10 @@ class Registry(BuildHistory):
         return {"snapshot": _snapshot(row) if row is not None else None}
 
     async def freshness(self, tenant: str, snapshot_id: str | None) -> Json | None:
-        """Return when a snapshot was made, and how many events it lacks; None where it is kept no longer, or is none.
+        """Return which snapshot it is, and how many events it lacks; None where it is kept no longer, or is none.
 
         Returns:
-            `created_at`, and `newer_events`, at most `MOST_NEWER`.
+            `number`, `build_id`, `created_at`, and `newer_events`, at most `MOST_NEWER`.
         """
         if snapshot_id is None:
             return None
@@ -80,7 +80,7 @@ class Registry(BuildHistory):
             row = await connection.fetchrow(sql("snapshots.freshness"), tenant, snapshot_id, MOST_NEWER)
         if row is None:
             return None
-        return {"created_at": rfc3339_or_none(row["created_at"]), "newer_events": row["newer_events"]}
+        return {**dict(row), "created_at": rfc3339_or_none(row["created_at"])}
 
     async def snapshot(self, tenant: str, snapshot_id: str) -> Json:
         """Return one snapshot's metadata.

@@ -97,7 +97,8 @@ ORDER BY finished_at DESC NULLS FIRST LIMIT 1;
 
 -- name: page
 -- Builds, newest first, with who asked and what became of the snapshot; the key of the last row of the page before, or nulls.
-SELECT b.*, r.actor AS asked_by, s.number AS snapshot_number, s.status AS snapshot_status, s.activated_at AS snapshot_activated_at
+SELECT b.*, r.actor AS asked_by, s.number AS snapshot_number, s.status AS snapshot_status,
+       s.created_at AS snapshot_created_at, s.activated_at AS snapshot_activated_at
 FROM myria.builds b
 LEFT JOIN myria.rebuild_requests r ON r.tenant_id = $1 AND r.request_id = b.request_id
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = b.snapshot_id

@@ -13,8 +13,8 @@ SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cu
 FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2;
 
 -- name: freshness
--- When a kept snapshot was made, and how many events that count came since, at most $3: a snapshot after a rollback lacks many.
-SELECT s.created_at, (SELECT count(*) FROM (
+-- Which snapshot one is that is kept, and how many events that count came since, at most $3: a snapshot after a rollback lacks many.
+SELECT s.number, s.build_id, s.created_at, (SELECT count(*) FROM (
            SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > s.cutoff AND NOT e.internal LIMIT $3) newer
        ) AS newer_events
 FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2;
