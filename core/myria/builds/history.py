@@ -162,7 +162,7 @@ async def _kept_build(connection: Connection, tenant: str, build_id: str) -> asy
 
 
 def _kept(row: asyncpg.Record) -> Json | None:
-    """Return the snapshot in a row of `builds.page`: number, status and time; None where it is gone or on its way out."""
+    """Return number, status and time of the snapshot of a row of `builds.page`; None where it is gone or going."""
     status = row["snapshot_status"]
     if status is None or (status == "superseded" and row["snapshot_activated_at"] is not None):
         return None
