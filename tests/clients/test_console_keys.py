@@ -90,6 +90,10 @@ async def test_a_key_is_made_and_revoked_by_keyboard(
         await person.open("/console/keys")
         await person.go(f"main a[href$='/{robot['key_id']}/rotate']", "Replace the key")
         await person.go("main button.main", "Key replaced")
+        if scripts:
+            await person.do("to", "[data-copies]")
+            await person.do("press", "Enter")
+            await person.do("sees", "Copied")
         await person.open("/console/keys")
         await person.go(f"main a[href$='/{robot['key_id']}/revoke']", "Nobody can use the key again")
         await person.write("#reason", "lost")

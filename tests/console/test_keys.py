@@ -222,6 +222,10 @@ async def test_replacing_shows_the_new_key_and_ends_the_old_one_later(
     listed = (await browser.get("/console/keys")).text
     assert path not in listed
     assert path.replace("rotate", "revoke") in listed
+    assert "Your key lacks the role erase, so you cannot replace it here" in text_of(listed)
+    await make_text(store, "user:7", roles=("read",), faces=("core", "turns"))
+    assert "Your key lacks the API turns" in text_of((await browser.get("/console/keys")).text)
+    assert "Your own key lacks agent, turns, rest" in text_of((await browser.get("/console/keys/new")).text)
 
 
 async def test_an_administrator_may_replace_and_revoke_its_own_key(

@@ -58,6 +58,15 @@ document.addEventListener("click", (event) => {
   if (event.defaultPrevented || !isPlain || !href?.startsWith("/")) return;
   follow(event, () => location.assign(href));
 });
+document.addEventListener("click", async ({ target }) => {
+  const button = target.closest("[data-copies]");
+  if (!button) return;
+  const field = document.getElementById(button.dataset.copies);
+  field.select();
+  // Without TLS scripts have no clipboard, but browsers copy what is selected.
+  const isCopied = await navigator.clipboard?.writeText(field.value).then(() => true, () => false) || document.execCommand("copy");
+  button.textContent = isCopied ? "Copied" : "It is selected: press Ctrl+C";
+});
 let isSure = false;
 document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || isSure) return;
