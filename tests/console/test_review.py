@@ -36,11 +36,28 @@ async def test_a_note_is_shown_with_its_reasons_and_approved(served: Served, bro
     """Who said it, which rule holds it, what was said before, and its words against the note that it would replace."""
     old = await ask(served, "remember", content="The kiln opens on Friday", agentId="fern", sessionId="s", type="fact")
     note_id = await _hold(
-        served, "The kiln opens on Monday", supersedes=[old["id"]], agentId="fern", sessionId="s", source="mail"
+        served,
+        "The kiln opens on Monday",
+        supersedes=[old["id"]],
+        agentId="fern",
+        sessionId="s",
+        source="mail",
+        topic="opening",
     )
     page = await browser.get("/console/review")
     text = text_of(page.text)
-    for part in ("said by fern", "review.kinds=decision", "source mail", "would replace", "What was said before"):
+    assert "1 note waits; 1 on this page" in text
+    assert "Seen by" not in text
+    for part in (
+        "said by fern",
+        "subject opening",
+        "importance",
+        "review.kinds=decision",
+        "source mail",
+        "would replace",
+        "What was said before",
+        "Would be seen by",
+    ):
         assert part in text
     assert "<del>Friday</del><ins>Monday</ins>" in page.text
     assert "Review 1 waiting" in text_of((await browser.get("/console/ask")).text)
@@ -105,7 +122,12 @@ async def test_many_are_refused_with_one_reason(served: Served, browser: Browser
     page = await browser.get("/console/review")
     fields = {f"pick_{ids[0]}": "on", f"pick_{ids[1]}": "on", "decision": "refuse", "reason": "no"}
     for _ in range(2):
-        assert "2 notes refused" in text_of((await browser.submit(page, "/console/review/decide", fields)).text)
+        done = await browser.submit(page, "/console/review/decide", fields)
+        assert "2 notes refused" in text_of(done.text)
+    undone = await browser.submit(done, "/console/review/decide")
+    assert "2 notes taken back. Notes that" in text_of(undone.text)  # and no Undo of that
+    assert len((await ask(served, "list_held_notes"))["under_review"]) == 3
+    await browser.submit(page, "/console/review/decide", fields)
     listed = await ask(served, "list_held_notes")
     assert [note["note_id"] for note in listed["under_review"]] == ids[2:]
     late = await browser.submit(
@@ -148,10 +170,10 @@ async def test_lists_have_pages_and_filters(served: Served, browser: Browser) ->
     older = page.text.partition(">Earlier ones<")[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
     second = await browser.client.get(older)
     assert "We decided on kiln 1." in second.text
-    box = next(a["name"] or "" for _, a in elements(second.text) if a.get("type") == "checkbox")
+    box = next(a["name"] or "" for _, a in elements(second.text) if (a.get("name") or "").startswith("pick_"))
     sent = {box: "on", "decision": "approve", "reason": "x" * (MAX_REASON + 1)}
     refused = await browser.submit(second, "/console/review/decide", sent)
-    ticked = [a["name"] for _, a in elements(refused.text) if a.get("type") == "checkbox" and "checked" in a]
+    ticked = [a["name"] for _, a in elements(refused.text) if "checked" in a]
     assert (refused.status_code, ticked) == (400, [box])
     done = await browser.submit(refused, "/console/review/decide", {**sent, "reason": ""})
     assert "1 note approved" in text_of(done.text)
@@ -170,7 +192,7 @@ async def test_long_notes_make_short_pages(served: Served, browser: Browser) -> 
     while path:
         page = await browser.client.get(path)
         assert len(page.content) < 150_000
-        seen += page.text.count('type="checkbox"')
+        seen += page.text.count('name="pick_')
         before = page.text.partition(">Earlier ones<")
         path = before[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&") if before[1] else ""
     assert seen == 12

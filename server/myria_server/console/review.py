@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from myria.errors import InvalidArgument
 from myria.notes.kinds import policies
+from myria_server.api.core.reviewing import MAX_DECIDED
 from myria_server.console.desk import Desk, Json
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.rendering import query
@@ -65,7 +66,8 @@ async def overview(desk: Desk, request: Request) -> Page:
         "next_before": decided["next_cursor"],
         "later": any(cursors.values()),
         "done": DECISIONS.get(parameters.get("done", "")),
-        "count": parameters.get("count", "")[:4],
+        "is_undo": parameters.get("done") == "hold",
+        "done_notes": [note for note in parameters.get("notes", "").split(",") if note][:MAX_DECIDED],
     }
 
 
@@ -90,7 +92,7 @@ async def decide(desk: Desk, request: Request, form: Mapping[str, str]) -> str |
     refused = [note for note in answer["decided"] if note.get("error")]
     if refused:
         return "review_refused.html", {"refused": refused, "changed": answer["changed"], "did": DECISIONS[decision]}
-    return query("/review", desk.names, **_search(request), done=decision, count=len(note_ids))
+    return query("/review", desk.names, **_search(request), done=decision, notes=",".join(note_ids))
 
 
 def _search(request: Request) -> Json:

@@ -67,6 +67,10 @@ document.addEventListener("click", async ({ target }) => {
   const isCopied = await navigator.clipboard?.writeText(field.value).then(() => true, () => false) || document.execCommand("copy");
   button.textContent = isCopied ? "Copied" : "It is selected: press Ctrl+C";
 });
+document.addEventListener("change", ({ target }) => {
+  if (!target.matches("[data-ticks]")) return;
+  for (const box of target.form.querySelectorAll("input[type=checkbox]")) box.checked = target.checked;
+});
 let isSure = false;
 document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || isSure) return;
