@@ -38,6 +38,17 @@ async def test_an_answer_leads_to_its_event_and_topic(served: Served, browser: B
     assert "Events 6" in text_of(topic.text)
 
 
+async def test_a_name_of_another_spelling_is_a_click_away(served: Served, browser: Browser) -> None:
+    """Where nothing is visible under a name, the page leads to what is under its other spelling, asked the same."""
+    await served.call("append_event", {**event("k", text="the kiln opens on Friday"), "participants": ["dana", "bob"]})
+    for view in ("best", "topics", "text"):
+        page = await browser.get("/console/ask", q="kiln", view=view, **{"as": ["bob", "Dana"]})
+        assert "Did you mean dana ?" in text_of(page.text)
+        [lead] = {a["href"] or "" for _, a in elements(page.text) if "as=bob&as=dana" in (a.get("href") or "")}
+        assert f"view={view}" in lead
+        assert "the kiln opens on Friday" in text_of((await browser.get(lead)).text)
+
+
 async def test_the_text_for_a_model_names_its_tokens(served: Served, browser: Browser) -> None:
     """The third view shows what a model would read, and how many tokens it costs."""
     await served.call("append_event", event("k", text="the kiln opens on Friday"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 
 from myria.log.payloads import whole_text
+from myria.log.scopes import canonical_participants
 from myria.search.later import LaterState
 from myria.search.reasons import SIGNALS, STAGES
 from myria.text.model_tokens import token_counter
@@ -82,6 +83,7 @@ async def view(desk: Desk, request: Request) -> Page:
         "outside": _outside_snapshot(answer["root"]),
         "asked_as": desk.participants,
         "others": others,
+        "respelled": _respelled(desk.names, answer.get("other_spellings", {})),
         "made": await desk.memory.registry.freshness(desk.tenant, answer.get("snapshot_id")),
         "is_continued": bool(question["cursor"]),
         "why": {"signals": SIGNALS, "best": _best_score(shown.get("ranked") or events_in(answer["root"]))}
@@ -181,6 +183,15 @@ def _asked(parameters: Mapping[str, str]) -> Json:
         "expected": kept["expected"],
         "kept": kept,
     }
+
+
+def _respelled(names: Sequence[str], spellings: Mapping[str, Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    """Return other spellings of names under which something is visible, each with the names as whom to ask then."""
+    return [
+        (other, [other if canonical_participants([asked])[0] == name else asked for asked in names])
+        for name, others in spellings.items()
+        for other in others
+    ]
 
 
 def _outside_snapshot(root: Json) -> Json:
