@@ -194,6 +194,7 @@ async def test_an_event_is_forgotten_and_restored(served: Served, browser: Brows
     )
     back = await browser.submit(done, f"/console/events/{event_id}/restore")
     assert "the kiln is broken" in text_of(back.text)
+    assert "Restored. Answers hold it again." in text_of(back.text)
 
 
 async def test_what_was_said_later_of_what_a_match_names_stands_beside_it(

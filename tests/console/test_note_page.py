@@ -121,6 +121,29 @@ async def test_forgetting_can_be_undone(served: Served, browser: Browser) -> Non
     assert "note_not_found" in text_of(refused.text)
 
 
+async def test_what_was_forgotten_lately_is_listed_with_an_undo(served: Served, browser: Browser) -> None:
+    """Notes and events, once each, by when and what kind and no word of theirs; to nobody who may not see them."""
+    stored = await served.call("append_event", {**event("k", text="the kiln is broken"), "participants": ["rosa"]})
+    event_id = stored.content["event_id"]
+    note_id = await _remember(served, "Rosa prefers tea to coffee", importance=0.4)
+    confirm = await browser.get(f"/console/notes/{note_id}/forget")
+    await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"})
+    confirm = await browser.get(f"/console/events/{event_id}/forget", **{"as": "rosa"})
+    await browser.submit(confirm, f"/console/events/{event_id}/forget")
+    notes = await browser.get("/console/notes")
+    said = text_of(notes.text).partition("Forgotten lately (1)")[2]
+    assert said.count(note_id) == said.count("A note, forgotten") == 1
+    assert not {"tea", "kiln"} & set(said.split())
+    assert event_id not in notes.text
+    undone = await browser.submit(notes, "/console/notes/restore")
+    assert "Restored. Answers hold it again." in text_of(undone.text)
+    rosa = await browser.get("/console/notes", **{"as": "rosa"})
+    assert "An event, forgotten" in text_of(rosa.text).partition("Forgotten lately (1)")[2]
+    undone = await browser.submit(rosa, f"/console/events/{event_id}/restore")
+    assert "Restored. Answers hold it again. the kiln is broken" in text_of(undone.text)
+    assert "Nothing that you may restore was forgotten lately" in text_of((await browser.get("/console/notes")).text)
+
+
 async def test_forgetting_a_note_twice_says_that_it_is_forgotten(served: Served, browser: Browser) -> None:
     """A form sent again leads to the same page, with an undo; so does the page that asks; no other note is named so."""
     note_id = await _remember(served, "Rosa prefers tea to coffee", importance=0.4)

@@ -32,6 +32,7 @@ async def event(desk: Desk, request: Request) -> Page:
     text = whole_text(payload)
     later = await desk.memory.retrieval.later_states(desk.tenant, {event["event_seq"]: text}, desk.masks)
     return "event.html", {
+        "done": request.query_params.get("done", ""),
         "event": event,
         "text": text,
         "speaker": speaker_of(payload),
@@ -72,7 +73,7 @@ async def restore(desk: Desk, request: Request, _form: Mapping[str, str]) -> str
     """Bring a forgotten event back."""
     event_id = request.path_params["event_id"]
     await desk.ask("restore_events", event_ids=[event_id])
-    return query(f"/events/{event_id}", desk.names)
+    return query(f"/events/{event_id}", desk.names, done="restored")
 
 
 async def _around(desk: Desk, event: Json) -> Json:

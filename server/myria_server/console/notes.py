@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 
 from myria.db.clock import to_rfc3339
-from myria.errors import NoteNotFound
+from myria.errors import NoteNotFound, ParticipantsNotAllowed
+from myria.log.withdrawal.commands import MaySee, Restorable
 from myria.notes.histories import NoteVersion
 from myria.notes.links import LinkedNote, Neighbourhood
 from myria.notes.memories.reading import EVENT_ID_PREFIX
@@ -36,6 +38,9 @@ _VERSIONS = 20
 
 _COMPARED = 4_000
 """Characters of a version up to which a page says how it differs from the one before."""
+
+_FORGOTTEN = 20
+"""Notes and events that were forgotten lately, of which each has an undo."""
 
 _FEEDBACK = 100
 """Newest ratings of answers that are looked at for those of one note."""
@@ -79,7 +84,14 @@ def _search(request: Request) -> Json:
 
 async def form(_desk: Desk, request: Request) -> Page:
     """Show the form with what the address holds, and no notes."""
-    return "notes.html", {"search": _search(request), "kinds": KINDS, "stats": None, "done": "", "done_note": ""}
+    return "notes.html", {
+        "search": _search(request),
+        "kinds": KINDS,
+        "stats": None,
+        "forgotten": (),
+        "done": "",
+        "done_note": "",
+    }
 
 
 async def overview(desk: Desk, request: Request) -> Page:
@@ -107,9 +119,29 @@ async def overview(desk: Desk, request: Request) -> Page:
         "next_cursor": answer.get("nextCursor"),
         "stats": stats["stats"],
         "topics": stats["topics"][:_PAGE],
+        "forgotten": await _forgotten(desk),
         "done": parameters.get("done", ""),
         "done_note": parameters.get("note", ""),
     }
+
+
+async def _forgotten(desk: Desk) -> Sequence[Restorable]:
+    """Return what was forgotten lately of what the visitor may see and restore."""
+    if not desk.may("restore"):
+        return ()
+    may_see_notes = who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
+    may_see_events: MaySee = _nothing
+    if desk.may("restore_events"):
+        with suppress(ParticipantsNotAllowed):  # as this name the visitor reads notes alone
+            may_see_events = desk.masks.sees
+    return await desk.memory.withdrawals.forgotten(
+        desk.tenant, may_see_notes=may_see_notes, may_see_events=may_see_events, most=_FORGOTTEN
+    )
+
+
+def _nothing(_participants: Sequence[str]) -> bool:
+    """Tell that nothing of some participants may be seen."""
+    return False
 
 
 async def note(desk: Desk, request: Request) -> Page:
@@ -296,7 +328,7 @@ async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str
     answer = await desk.call("restore", agentId=desk.agent, id=form.get("note", "").strip())
     restored_id = str(answer["id"])
     if restored_id.startswith(EVENT_ID_PREFIX):
-        return query(f"/events/{restored_id}", desk.names)
+        return query(f"/events/{restored_id}", desk.names, done="restored")
     return query(f"/notes/{restored_id}", _names(desk), done="restored")
 
 

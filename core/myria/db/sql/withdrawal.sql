@@ -24,6 +24,21 @@ LEFT JOIN LATERAL (
 LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event_seq = newest.superseded_by
 LEFT JOIN myria.scopes successor_scope ON successor_scope.tenant_id = $1 AND successor_scope.scope_id = successor.scope_id;
 
+-- name: forgotten
+-- What was forgotten, and neither restored nor erased since, among the newest $2 withdrawals of a tenant; newest first.
+SELECT e.event_id, CASE WHEN e.type = 'myria.note' THEN e.payload -> 'note' ->> 'id' END AS note_id, a.ingested_at,
+       s.participants
+FROM (SELECT x.scope_id, x.event_seq, x.by_event_seq, x.reason FROM myria.withdrawn x
+      WHERE x.tenant_id = $1 ORDER BY x.by_event_seq DESC LIMIT $2) w
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = w.scope_id
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
+JOIN myria.events a ON a.tenant_id = $1 AND a.event_seq = w.by_event_seq
+WHERE w.reason = 'forgotten' AND NOT e.internal
+  AND NOT EXISTS (SELECT FROM myria.withdrawn y
+                  WHERE y.tenant_id = $1 AND y.event_seq = w.event_seq AND y.by_event_seq > w.by_event_seq)
+  AND NOT EXISTS (SELECT FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq)
+ORDER BY w.by_event_seq DESC, w.event_seq DESC;
+
 -- name: fold
 -- The events were stored by the statement before.
 INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reason, superseded_by)

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from myria import errors
-from myria.db.clock import to_microseconds
+from myria.db.clock import rfc3339_of, to_microseconds
 from myria.db.queries import sql
 from myria.log.acknowledgement import AppendResult
 from myria.log.canonical import digest
@@ -49,6 +49,19 @@ class WithdrawalResult:
             "unchanged": list(self.unchanged),
             "dry_run": self.dry_run,
         }
+
+
+_NEWEST = 1_000
+"""Withdrawals of a tenant among which is looked for what was forgotten lately."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restorable:
+    """A note or an event that was forgotten: by what id it is restored, and when it was forgotten (RFC 3339)."""
+
+    restored_by: str
+    at: str
+    is_note: bool
 
 
 class Withdrawals:
@@ -119,6 +132,28 @@ class Withdrawals:
             as `EventLog.append_events`.
         """
         await self._log.append_events(tenant, by_scope(rows, Withdrawal(reason="forgotten", events=()), key=None))
+
+    async def forgotten(
+        self, tenant: str, *, may_see_notes: MaySee, may_see_events: MaySee, most: int
+    ) -> list[Restorable]:
+        """Return what was forgotten lately and can be restored, newest first; a note once, whatever its versions.
+
+        Args:
+            tenant: whose.
+            may_see_notes: tells whether the caller may see notes of given participants.
+            may_see_events: the same of events.
+            most: how many at most, among the newest withdrawals of the tenant.
+        """
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("withdrawal.forgotten"), tenant, _NEWEST)
+        forgotten: dict[str, Restorable] = {}
+        for row in rows:
+            is_note = row["note_id"] is not None
+            if (may_see_notes if is_note else may_see_events)(row["participants"]):
+                restored_by, at = row["note_id"] or row["event_id"], rfc3339_of(row["ingested_at"])
+                one = Restorable(restored_by=restored_by, at=at, is_note=is_note)
+                forgotten.setdefault(restored_by, one)
+        return list(forgotten.values())[:most]
 
     async def restore(
         self,
