@@ -130,7 +130,7 @@ def _shared(request: Request) -> str:
 
 
 async def _hidden(desk: Desk, name: str, shared: str, events: int) -> int:
-    """Return how many of the events to erase no page shows the visitor; 0 where the visitor may not see anything.
+    """Return how many of the events to erase are in no answer to the visitor; 0 where the visitor may not ask.
 
     They are internal, replaced or forgotten, or of groups that the visitor's key may not read.
     """
