@@ -98,6 +98,17 @@ async def test_a_forgotten_event_leaves_no_trace_on_other_pages(served: Served, 
     assert text_of(page.text).replace(old, "") == text_of(absent.text).replace("evt_absent", "")
 
 
+async def test_an_event_leads_to_why_an_answer_lacks_it(served: Served, browser: Browser) -> None:
+    """Ask then holds its id, and waits for the question; senders and authors of events stand there as speakers do."""
+    event_id = await _append(served, "k", "", payload={"text": "the kiln is red", "sender": "Ida"})
+    page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
+    (address,) = _links(page.text, f"expected={event_id}")
+    asked = await browser.get(address)
+    assert f'name="expected" value="{event_id}"' in asked.text
+    assert "It is shown." in text_of(asked.text)
+    assert "· Ida ·" in text_of(asked.text)
+
+
 async def test_an_event_says_who_may_see_it_and_why(served: Served, browser: Browser) -> None:
     """Its participants lead to their pages, and the page says by which names the visitor sees it."""
     event_id = await _append(served, "k", "tea", participants=["ada", "bob", "cy"])
