@@ -299,6 +299,7 @@ async def test_a_missed_note_is_the_event_of_its_current_version(served: Served,
     [handle] = re.findall(r"n:[0-9]{9}", recalled)[:1]
     for expected in (note_id, handle, f"[{handle}]"):
         page = await browser.get("/console/ask", q="kiln", expected=expected)
+        assert f'href="/console/notes/{note_id}">note</a>' in page.text
         assert "It is shown. Its place is 1" in text_of(page.text), expected
     for missing in (note_id, "n:999999999", "e:" + 21 * "9", "n:" + 21 * "9"):
         page = await browser.get("/console/ask", q="kiln", expected=missing, **{"as": "somebody"})

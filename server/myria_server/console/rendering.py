@@ -22,6 +22,8 @@ from myria.builds.change_log import ChangedTopic
 from myria.builds.queue import WAITS_FOR
 from myria.builds.snapshots import MOST_NEWER
 from myria.log.fields import RESERVED_TYPES
+from myria.log.payloads import speaker_of
+from myria.notes.model import NOTE_TYPE
 from myria.topics.calendar import end_of_day
 from myria.topics.lines import capitalised, clean, clip
 from myria_server.console.fields import browser_moment, moment_of
@@ -150,6 +152,8 @@ def _environment() -> Environment:
         first_words=first_words,
         type_name=lambda name: name.removeprefix(RESERVED_TYPES),
         linked_lines=_linked_lines,
+        speaker=_speaker,
+        note_id=_note_id,
         heading=_heading,
         titled=_titled,
         state=_state,
@@ -288,6 +292,17 @@ def _pretty(value: Any) -> Markup:
     if len(text) > room and (line_end := text.rfind("\n", room // 2, room)) > 0:
         room = line_end
     return _begun(text, room)
+
+
+def _speaker(node: Mapping[str, Any]) -> str | None:
+    """Return who said what an event of an answer holds; None where it does not say."""
+    return node.get("speaker") or speaker_of(node.get("payload") or {})
+
+
+def _note_id(node: Mapping[str, Any]) -> str | None:
+    """Return the id of the note of which an event of an answer is a version; None where it is none, or does not say."""
+    note = (node.get("payload") or {}).get("note")
+    return str(note["id"]) if node.get("type") == NOTE_TYPE and isinstance(note, dict) and "id" in note else None
 
 
 def _linked_lines(text: str, names: Sequence[str]) -> Markup:
