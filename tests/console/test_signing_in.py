@@ -107,8 +107,9 @@ async def test_a_session_sees_what_its_key_sees(served: Served, store: AccessSto
 
 
 async def test_a_session_ends_with_its_key(served: Served, browser: Browser, store: AccessStore) -> None:
-    """Once the key is revoked, the next page asks for another one."""
+    """Once the key is revoked, the next page asks for another one, and says why."""
     key = await make_key(store, "ada")
+    assert "You were signed out" not in text_of((await browser.get("/console/sign-in")).text)
     await browser.sign_in(key)
     assert (await browser.get("/console/ask")).url.path == "/console/ask"
     await store.revoke_key(key.split("_")[1])
@@ -117,6 +118,7 @@ async def test_a_session_ends_with_its_key(served: Served, browser: Browser, sto
         if page.url.path == "/console/sign-in":
             break
     assert page.url.path == "/console/sign-in"
+    assert "You were signed out" in text_of(page.text)
 
 
 async def test_signing_out_ends_the_session_everywhere(served: Served, browser: Browser, store: AccessStore) -> None:

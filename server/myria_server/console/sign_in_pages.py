@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from myria.errors import AccessError, MyriaError, PathNotFound
+from myria.errors import AccessError, CredentialInvalid, MyriaError, PathNotFound
 from myria_server.console.desk import Desk
 from myria_server.console.fields import form_of
 from myria_server.console.places import place_of
@@ -49,25 +49,30 @@ class SignInPages:
         self._visitors.drop_session(response)
         return response
 
-    def _page(self, place: str, error: MyriaError | None = None) -> Response:
-        """Return the page that asks for a key, or leads to an issuer; with what went wrong before."""
+    def _page(self, place: str, error: MyriaError | None = None, *, has_ended: bool = False) -> Response:
+        """Return the page that asks for a key, or leads to an issuer; with what went wrong before.
+
+        Args:
+            has_ended: the browser comes with a session that is no longer good.
+        """
         values = {
             "place": place,
             "problem": None if error is None else error.message,
+            "has_ended": has_ended,
             "issuers": [] if self._issuer_sign_in is None else self._issuer_sign_in.names,
         }
         return page("sign_in.html", values, status=200 if error is None else error.http_status)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page that asks for a key; on POST check the key and begin a session."""
-        place = place_of(request.query_params.get("next"))
+        place, has_ended = place_of(request.query_params.get("next")), False
         try:
             if not (await self._visitors.visitor(request)).can_sign_out:
                 return RedirectResponse(place, _SEE_OTHER)  # no credentials are asked for here
-        except MyriaError:  # nobody is signed in yet: that is what this page is for
-            pass
+        except MyriaError as error:  # nobody is signed in yet: that is what this page is for
+            has_ended = isinstance(error, CredentialInvalid)
         if request.method != "POST":
-            return self._page(place)
+            return self._page(place, has_ended=has_ended)
         form = await form_of(request)
         if form is None or not is_same_origin(request):
             return self._page(place, AccessError("This form was not sent by this page. Try again."))
