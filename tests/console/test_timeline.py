@@ -111,7 +111,7 @@ async def test_a_timeline_leads_out_and_aside(served: Served, browser: Browser) 
 async def test_a_timeline_counts_nothing_that_was_forgotten(served: Served, browser: Browser) -> None:
     """What was withdrawn leaves the counts at once; a memory without anything says what to do."""
     empty = await browser.get("/console/topics", view="timeline", **{"as": "ada"})
-    assert "append something" in text_of(empty.text)
+    assert "Append something first" in text_of(empty.text)
     stored = await served.call("append_events", {"events": [event(f"k{n}", participants=["ada"]) for n in range(3)]})
     gone = stored.content["results"][0]["event_id"]
     await served.call("withdraw_events", {"event_ids": [gone], "participants": ["ada"]})
