@@ -142,9 +142,9 @@ def test_topics_of_one_label_are_told_apart() -> None:
         _topic("Glaze", "2026-03-02T10:00:00Z"),
         {"event_id": "evt_1"},
     ]
-    written = [", 2026-03-01", ", 2026-03-02 10:00 UTC", ", 2026-03-02 11:30 UTC", "", ""]
+    written = [", 1 Mar 2026", ", 2 Mar 2026, 10:00 UTC", ", 2 Mar 2026, 11:30 UTC", "", ""]
     assert [apart.striptags() for apart in told_apart(nodes)] == written
-    assert [apart.striptags() for apart in told_apart(nodes[3:], above="Glaze")] == [", 2026-03-02", ""]
+    assert [apart.striptags() for apart in told_apart(nodes[3:], above="Glaze")] == [", 2 Mar 2026", ""]
 
 
 def test_what_is_in_a_topic_comes_as_a_talk_does() -> None:

@@ -190,7 +190,7 @@ def _moment(text: str | None, *, is_day: bool = False) -> Markup:
     if not text:
         return Markup('<span class="none">never</span>')
     moment = datetime.fromisoformat(text).astimezone(UTC)
-    said = f"{moment:%Y-%m-%d}" if is_day else f"{moment:%Y-%m-%d %H:%M} UTC"
+    said = _day(moment) if is_day else _plain_moment(text)
     shows = "day" if is_day else "time"
     return Markup('<time datetime="{}" title="{} UTC" data-shows="{}">{}</time>').format(
         f"{moment:%Y-%m-%dT%H:%M:%SZ}", f"{moment:%Y-%m-%d %H:%M:%S}", shows, said
@@ -199,7 +199,13 @@ def _moment(text: str | None, *, is_day: bool = False) -> Markup:
 
 def _plain_moment(text: str) -> str:
     """Return a moment (RFC 3339) in UTC, for where no element can stand."""
-    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    moment = datetime.fromisoformat(text).astimezone(UTC)
+    return f"{_day(moment)}, {moment:%H:%M} UTC"
+
+
+def _day(moment: datetime) -> str:
+    """Return a day as the labels of topics write it, but with a short month: 13 Mar 2026."""
+    return f"{moment.day} {moment:%b} {moment.year}"
 
 
 def _shown(value: Any, longest: int = _LONGEST_SHOWN) -> Markup:

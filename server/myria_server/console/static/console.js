@@ -1,11 +1,16 @@
 // Shows moments in the reader's zone; the title keeps them in UTC. Everything works without this.
 "use strict";
-const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const formatDay = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+// As the server and the labels of topics write them, whatever the reader's language: 13 Mar 2026, 09:50.
+const parts = { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+const format = new Intl.DateTimeFormat("en-US", parts);
+function written(moment, isDay) {
+  const of = Object.fromEntries(format.formatToParts(moment).map(({ type, value }) => [type, value]));
+  return `${of.day} ${of.month} ${of.year}` + (isDay ? "" : `, ${of.hour}:${of.minute}`);
+}
 function localize(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
-    if (!Number.isNaN(moment.getTime())) time.textContent = (time.dataset.shows === "day" ? formatDay : format).format(moment);
+    if (!Number.isNaN(moment.getTime())) time.textContent = written(moment, time.dataset.shows === "day");
   }
 }
 localize(document);
