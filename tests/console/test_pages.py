@@ -281,7 +281,7 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
     assert said.index("the kiln opens on Friday") < said.index("the kiln is red") < said.index("% of the best score")
     for expected, said in (
         (ids[0], "It is shown. Its place is 1"),
-        (ids[2], "It holds nothing of the question."),
+        (ids[2], "Neither its words nor its meaning match the question."),
         ("evt_nobody", "Nothing of that id is visible"),
     ):
         page = await browser.get("/console/ask", q="when does the kiln open?", expected=expected, **{"as": "user_42"})

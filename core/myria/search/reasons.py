@@ -68,7 +68,7 @@ STAGES: Final[Mapping[str, str]] = {
     "said_again": "A match that says the same stands for it.",
     "no_room": "It is on a later page: what stands before it fills this one.",
     "too_large": "It alone is larger than the answer may be: allow more tokens, or open it by its id.",
-    "not_matched": "It holds nothing of the question.",
+    "not_matched": "Neither its words nor its meaning match the question.",
     "filtered": "The channel, conversation or time asked for excludes it.",
     "nothing_fits": "No event answers the question well enough, so none is shown.",
     "replaced": "A newer event replaced it. Ask also for what was replaced to see it.",
