@@ -126,13 +126,19 @@ async def test_all_that_is_remembered_of_one_can_be_saved(served: Served, browse
     for start in range(0, 450, 150):
         await served.call("append_events", {"events": events[start : start + 150]})
     saved = await browser.get("/console/people/export", name="ana")
-    assert "attachment" in saved.headers["content-disposition"]
+    assert re.match('attachment; filename="remembered-ana-20[0-9-]{8}.jsonl"', saved.headers["content-disposition"])
     *lines, last = [json.loads(line) for line in saved.text.splitlines()]
     assert [line["payload"]["text"] for line in lines] == texts
     assert last == {"complete": True, "events": 450, "name": "ana"}
     assert [line["internal"] for line in lines].index(True) == 7
     other = await browser.get("/console/people/export", name="ben")
     assert json.loads(other.text) == {"complete": True, "events": 0, "name": "ben"}
+    hostile = (await browser.get("/console/people/export", name='../"; 窯\\evil.exe')).headers["content-disposition"]
+    assert re.fullmatch(
+        r"attachment; filename=\"remembered-__evil_exe-[0-9-]{10}\.jsonl\"; "
+        r"filename\*=UTF-8''remembered-%E7%AA%AF_evil_exe-[0-9-]{10}\.jsonl",
+        hostile,
+    )
 
 
 async def test_whoever_goes_away_in_the_middle_of_a_file_leaves_no_error(

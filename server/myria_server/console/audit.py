@@ -14,6 +14,7 @@ from myria_server.api.tools import TOOLS
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import text_of, time_of, whole_number_of
 from myria_server.console.forms import Fields, Form, Page
+from myria_server.console.rendering import saved_as
 from myria_server.console.routes import PageRoute, Routes
 
 _PAGE = 50
@@ -93,7 +94,7 @@ async def export(desk: Desk, request: Request) -> Response:
                 return
             entries, before = await _entries(desk, sought, before, limit=_EXPORTED_AT_ONCE)
 
-    headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
+    headers = saved_as("audit", "jsonl")
     return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
 
 

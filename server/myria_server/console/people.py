@@ -20,6 +20,7 @@ from myria.search.people import names_beginning, people_beside
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import number_of, text_of
 from myria_server.console.forms import Fields, Form, Page
+from myria_server.console.rendering import saved_as
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import Visitor
 from myria_server.paths import CONSOLE_PREFIX as PREFIX
@@ -192,7 +193,7 @@ async def receipt(desk: Desk, request: Request, _form: Mapping[str, str]) -> Res
     A form asks for it: the key in it is forgotten soon after it was shown, so no link may lead here.
     """
     content = await desk.call("get_erasure_receipt", erasure_id=request.path_params["erasure_id"])
-    headers = {"content-disposition": 'attachment; filename="erasure-receipt.json"'}
+    headers = saved_as("erasure-receipt", "json", request.path_params["erasure_id"])
     return Response(orjson.dumps(content), media_type="application/json", headers=headers)
 
 

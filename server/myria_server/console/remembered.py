@@ -21,6 +21,7 @@ from myria.search.queries import EventNodesQuery
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.forms import Page
 from myria_server.console.people import is_agent
+from myria_server.console.rendering import saved_as
 from myria_server.console.routes import PageRoute, Routes
 from myria_server.console.topics import trees_of
 
@@ -93,7 +94,7 @@ async def export(desk: Desk, request: Request) -> Response:
             return
         yield _line({"complete": True, "events": events, "name": who.name})
 
-    headers = {"content-disposition": 'attachment; filename="remembered.jsonl"'}
+    headers = saved_as("remembered", "jsonl", who.name)
     return StreamingResponse(lines(), media_type="application/jsonl", headers=headers)
 
 

@@ -81,6 +81,7 @@ _LONGEST_IN_LIST = 1_000
 
 _LONGEST_IN_HEADING = 80
 _LONGEST_IN_TITLE = 60
+_LONGEST_IN_FILE_NAME = 60
 
 _NAMED_BY_TYPE = re.compile(
     rf"{re.escape(RESERVED_TYPES.capitalize())}(?=[a-z_ ]+, \d{{1,2}} [A-Z][a-z]+ \d+, \d\d:\d\d$)"
@@ -371,3 +372,15 @@ def query(path: str, names: Sequence[str] = (), /, **parameters: Any) -> str:
     pairs += [(name, str(value)) for name, value in parameters.items() if value not in (None, "", False)]
     address = PREFIX + quote(path, safe="/:@!$&'()*+,;=~")
     return f"{address}?{urlencode(pairs)}" if pairs else address
+
+
+def saved_as(kind: str, extension: str, about: str = "") -> dict[str, str]:
+    """Return the header by which a browser saves an answer: under what it is, about whom, and the day (UTC).
+
+    Args:
+        about: a name of somebody else's; only its letters and digits stay, so that it leads to no other folder.
+    """
+    kept = re.sub(r"[\W_]+", "_", about)[:_LONGEST_IN_FILE_NAME].strip("_")
+    name = "-".join(part for part in (kind, kept, f"{datetime.now(UTC):%Y-%m-%d}") if part) + f".{extension}"
+    plain = re.sub(r"[^\x21-\x7e]+", "_", name)
+    return {"content-disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"}
