@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -188,6 +189,7 @@ async def _ask(person: Hands, kept: Kept) -> None:
     await person.do("sees", "What you miss")
     assert "The kiln opens on Friday" in person.text
     assert "It is shown." in person.text
+    assert not re.search(r"=(&|$)", person.address)
     for field in ("since=2026-01-01", "until=2026-12-31", "channel=studio", "context=talk", "order=oldest", "why=on"):
         assert field in person.address
     await person.go("#answer nav a[href*='view=text']", "of 2\u202f000 tokens")
@@ -215,7 +217,8 @@ async def _follow(person: Hands) -> None:
     await person.go("#answer a[href*='view=topics']", "under 1 topic,")
     await person.go("#answer a[href*='/topics/']", "newest first")
     await person.open(asked)
-    await person.go("#answer a[href*='/changes']", "History")
+    await person.go("#answer a[href*='/changes/builds/']", "What happened")
+    await person.go("main a[href='/console/changes']", "History")
     await person.go("main a[href*='/changes/diff']", "What changed")
     await person.open("/console/ask?q=what+does+Rosa+prefer")
     await person.go("#answer a[href*='/events/']", "Who may see it")
@@ -284,7 +287,7 @@ async def _see_what_will_change(person: Hands) -> None:
         assert " events" in person.text
         await person.do("back")
     else:
-        await person.do("sees", "added to topics")
+        await person.do("sees", " → ")  # from so many events of a topic to so many
 
 
 async def _read_the_audit(person: Hands) -> None:

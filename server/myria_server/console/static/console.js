@@ -85,6 +85,13 @@ document.addEventListener("submit", (event) => {
     isSure = false;
   });
 });
+// An address that is kept or sent holds what was filled in, and no empty fields.
+document.addEventListener("htmx:configRequest", ({ detail }) => {
+  if (detail.verb !== "get") return;
+  const filled = new FormData();
+  for (const [name, value] of detail.formData) if (value !== "") filled.append(name, value);
+  detail.parameters = filled;
+});
 for (const name of ["htmx:sendError", "htmx:timeout"]) document.addEventListener(name, away);
 // What is refused has a page of its own, which says why.
 document.addEventListener("htmx:responseError", (event) => {
