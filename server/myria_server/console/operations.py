@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -22,6 +23,9 @@ from myria_server.console.routes import PageRoute, Routes
 
 _REMARKS = 10
 _ERRORS = 5
+_REFUSALS = 50
+"""Refusals that are looked at, the newest, and shown as one for each actor and code."""
+
 _BUILDS_LOOKED_AT = 50
 
 _WAITING = {Work.VECTORS: "vectors of new events", Work.RATINGS: "ratings of notes", Work.FACTS: "facts of turns"}
@@ -81,9 +85,9 @@ async def _of_tenant(desk: Desk) -> Json:
     refusals: list[Json] = []
     if desk.principal.proof is not None:
         entries, _ = await journal.entries_for(
-            memory.appending, desk.principal.proof, journal.Sought(text="refusal"), before=None, limit=_ERRORS
+            memory.appending, desk.principal.proof, journal.Sought(text="refusal"), before=None, limit=_REFUSALS
         )
-        refusals = [entry | {"did": audit.did(entry)} for entry in entries if entry["kind"] == "refusal"]
+        refusals = _grouped([entry for entry in entries if entry["kind"] == "refusal"])[:_ERRORS]
     return {
         "tenant": None if row is None else _with_defaults(desk, dict(row)),
         "failed_builds": [build for build in builds if build["status"] == "failed"][:_ERRORS],
@@ -91,6 +95,18 @@ async def _of_tenant(desk: Desk) -> Json:
         "key_names": await desk.key_names(entry["actor"] for entry in refusals),
         "feedback": await feedback_report(memory.database, tenant, limit=_REMARKS),
     }
+
+
+def _grouped(refusals: Sequence[Json]) -> list[Json]:
+    """Return the newest refusal of each actor and code, the newest first, with how often there was one like it."""
+    groups: dict[tuple[str, str], Json] = {}
+    for entry in refusals:
+        alike = groups.setdefault(
+            (entry["actor"], entry["outcome"]), entry | {"did": audit.did(entry), "times": 0, "kinds": set()}
+        )
+        alike["times"] += entry["times"]
+        alike["kinds"].add(audit.did(entry))
+    return list(groups.values())
 
 
 def _with_defaults(desk: Desk, tenant: Json) -> Json:

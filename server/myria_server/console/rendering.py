@@ -165,6 +165,7 @@ def _environment() -> Environment:
         listed=_listed,
         counted=_counted,
         in_percent=in_percent,
+        in_megabytes=_in_megabytes,
         signed=_signed,
         gist=gist_of,
         browser_moment=browser_moment,
@@ -364,6 +365,12 @@ def _signed(value: int) -> str:
 def _number(value: float) -> str:
     """Return a number with thin spaces between thousands."""
     return f"{value:,}".replace(",", "\u202f")
+
+
+def _in_megabytes(size: int) -> str:
+    """Return a number of bytes in megabytes (10⁶ bytes), with one digit after the point where they are few."""
+    megabytes = size / 1_000_000
+    return f"{_number(round(megabytes) if megabytes >= 10 else round(megabytes, 1))} MB"
 
 
 def query(path: str, names: Sequence[str] = (), /, **parameters: Any) -> str:
