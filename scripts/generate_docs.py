@@ -36,8 +36,8 @@ from scripts import generated
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LIMITS = limits_of(Settings())
 
-UNITS = ("_s", "_ms", "_bytes", "_days")
-"""Endings of names of settings that say the unit, so that a line need not."""
+UNITS = {"_s": "seconds", "_ms": "milliseconds", "_bytes": "bytes", "_days": "days"}
+"""The unit of a setting by the ending of its name."""
 
 PLANES = {
     "process": "Every process",
@@ -59,14 +59,15 @@ def settings_page() -> str:
 
 
 def setting_line(setting: Setting) -> str:
-    """Return one line of a section's list; a range without a word is of whole numbers, or of a unit."""
+    """Return one line of a section's list; a range without a word is of whole numbers."""
     name = setting.key.split(".")[1]
     default = "unset" if setting.default is None else f"`{plain(setting.default)}`"
     kind = setting.type.removesuffix(", or unset").replace(" | ", "|")
     kind = {"text": "", "true or false": "", "list of text": ""}.get(kind, kind)
-    if name.endswith(UNITS) and not name.endswith("_per_s"):
-        kind = re.sub("^number ?", "", kind)
-    kind = re.sub("^integer ?", "", kind)
+    unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending) and not name.endswith("_per_s")), None)
+    if unit is not None:
+        kind = re.sub("^(?:number|integer)", unit, kind)
+    kind = kind.removeprefix("integer ")
     return f"- `{name}` ({'; '.join(word for word in (kind, default) if word)}): {setting.doc}\n"
 
 
