@@ -105,7 +105,8 @@ async def test_an_event_leads_to_why_an_answer_lacks_it(served: Served, browser:
     (address,) = _links(page.text, f"expected={event_id}")
     asked = await browser.get(address)
     assert f'name="expected" value="{event_id}"' in asked.text
-    assert "It is shown." in text_of(asked.text)
+    for view in ("best", "topics", "text"):
+        assert "It is shown." in text_of((await browser.get(f"{address}&view={view}")).text)
     assert "· Ida ·" in text_of(asked.text)
 
 

@@ -202,8 +202,8 @@ def _outside_snapshot(root: Json) -> Json:
 
 
 def _best_score(events: Sequence[Json]) -> int:
-    """Return the best score of some events; 0 of none."""
-    return max((event["score"] for event in events), default=0)
+    """Return the best score of some events; 0 of none, and of those that a model reads where nothing is asked."""
+    return max((event.get("score", 0) for event in events), default=0)
 
 
 ROUTES: Routes = (PageRoute("/ask", view, form=Form(form, FIELDS), is_as_somebody=True),)
