@@ -345,7 +345,7 @@ async def test_numbers_of_an_answer_say_what_they_count(served: Served, browser:
     page = await browser.get("/console/ask", q="kiln noon", **{"as": "user_42"})
     assert "1 newer event is not in it yet, but found: 1 shown here." in text_of(page.text)
     place = next(a["href"] or "" for _, a in elements(page.text) if a.get("title") == snapshot)
-    assert snapshot in (await browser.get(place)).text
+    assert str(snapshot) in (await browser.get(place)).text
     made = re.findall("From snapshot 1 of (.*? UTC)", text_of(page.text))
     assert made == re.findall("Snapshot 1 active (.*? UTC)", text_of((await browser.get("/console/changes")).text))
     assert "not in the snapshot yet" in text_of(page.text)

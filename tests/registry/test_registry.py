@@ -260,6 +260,7 @@ async def test_a_request_has_one_outcome_when_a_builder_takes_it_up(
         if builder_is_first:
             async with control.write(TENANT) as builder:
                 row = await builder.fetchrow(sql("builds.oldest_waiting"), TENANT, False, False)
+                assert row is not None
                 giving_up = asyncio.create_task(registry.abort(TENANT, request_id))
                 observer = await asyncpg.connect(database.superuser_dsn)
                 await somebody_waits(observer)
