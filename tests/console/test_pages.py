@@ -210,7 +210,9 @@ async def test_a_note_is_found_opened_and_forgotten(served: Served, browser: Bro
     assert (await browser.get(f"/console/notes/{note_id}")).status_code == 200
     done = await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"})
     assert "Forgotten" in text_of(done.text)
-    assert note_id not in (await browser.get("/console/notes", q="tea")).text
+    left = text_of((await browser.get("/console/notes", q="tea")).text)
+    assert "Rosa prefers tea" not in left
+    assert note_id in left.partition("Forgotten lately")[2]
 
 
 async def test_people_are_those_one_shares_something_with(served: Served, browser: Browser) -> None:
