@@ -146,6 +146,7 @@ def _environment() -> Environment:
     environment.globals.update(marked_field=marked_field, refusal_of=refusal_of, typed=typed, ticked=ticked)
     environment.filters.update(moment=_moment, pretty=_pretty, shown=_shown, brief=_brief, query=query, number=_number)
     environment.filters.update(
+        until=_until,
         label=_label,
         plain_moment=_plain_moment,
         state_word=_state_word,
@@ -197,6 +198,13 @@ def _moment(text: str | None, *, is_day: bool = False) -> Markup:
     return Markup('<time datetime="{}" title="{} UTC" data-shows="{}">{}</time>').format(
         f"{moment:%Y-%m-%dT%H:%M:%SZ}", f"{moment:%Y-%m-%d %H:%M:%S}", shows, said
     )
+
+
+def _until(first: str, last: str) -> Markup:
+    """Return a stretch of time by its first and last moment (RFC 3339), or one moment where both read alike."""
+    if _plain_moment(first) == _plain_moment(last):
+        return _moment(first)
+    return Markup("{} to {}").format(_moment(first), _moment(last))
 
 
 def _plain_moment(text: str) -> str:
