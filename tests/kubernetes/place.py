@@ -102,7 +102,7 @@ class Place:
             text=True,
             check=False,
             timeout=300,
-            env={**os.environ, "HOME": str(self.control_plane.folder)},  # where it keeps what the API server serves
+            env={**os.environ, "HOME": str(self._folder)},
         )
         if check and done.returncode != 0:
             raise AssertionError(f"kubectl {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
