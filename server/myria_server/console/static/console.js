@@ -1,11 +1,11 @@
 // Shows moments in the reader's zone; the title keeps them in UTC. Everything works without this.
 "use strict";
 // As the server and the labels of topics write them, whatever the reader's language: 13 Mar 2026, 09:50.
-const parts = { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-const format = new Intl.DateTimeFormat("en-US", parts);
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const inTwo = (number) => String(number).padStart(2, "0");
 function written(moment, isDay) {
-  const of = Object.fromEntries(format.formatToParts(moment).map(({ type, value }) => [type, value]));
-  return `${of.day} ${of.month} ${of.year}` + (isDay ? "" : `, ${of.hour}:${of.minute}`);
+  const day = `${moment.getDate()} ${MONTHS[moment.getMonth()]} ${moment.getFullYear()}`;
+  return isDay ? day : `${day}, ${inTwo(moment.getHours())}:${inTwo(moment.getMinutes())}`;
 }
 function localize(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
@@ -15,7 +15,7 @@ function localize(root) {
 }
 localize(document);
 const zone = document.getElementById("zone");
-const { timeZone } = format.resolvedOptions();
+const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
 document.documentElement.classList.toggle("zoned", timeZone !== "UTC");
 if (zone && timeZone !== "UTC") zone.textContent = `${timeZone}; point at one to see it in UTC`;
 // At once: what is painted first in UTC would move when it is said in another zone.
