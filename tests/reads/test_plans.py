@@ -243,6 +243,13 @@ async def test_events_are_listed_in_either_order_by_an_index(
     assert not any("Sort" in line for line in plan), "\n".join(plan)
 
 
+async def test_the_newest_build_is_found_by_an_index(serving: asyncpg.Connection[Any]) -> None:
+    """Whatever looks at builds again and again sorts nothing, however many there were."""
+    await serving.execute("SET LOCAL enable_seqscan = off")  # few builds are here
+    plan = [row[0] for row in await serving.fetch(f"EXPLAIN {sql('builds.newest')}", TENANT)]
+    assert not any("Sort" in line for line in plan), "\n".join(plan)
+
+
 def _scans(plan: dict[str, Any], *, limited: bool) -> Iterator[str]:
     """Yield what is wrong with a plan: scans that read a whole tenant."""
     relation = plan.get("Relation Name")

@@ -42,6 +42,7 @@ COMMENT ON COLUMN myria.builds.pods_wanted_at IS 'When its Job was made, or last
 COMMENT ON COLUMN myria.builds.is_forced IS 'Gives a snapshot although nothing is new.';
 CREATE UNIQUE INDEX builds_one_unfinished ON myria.builds (tenant_id) WHERE finished_at IS NULL;
 CREATE INDEX builds_newest ON myria.builds (tenant_id, created_at);
+CREATE INDEX builds_ended ON myria.builds (tenant_id, finished_at);
 CREATE UNIQUE INDEX builds_resource ON myria.builds (tenant_id, resource_uid) WHERE resource_uid IS NOT NULL;
 CREATE INDEX builds_resource_uid ON myria.builds (resource_uid) WHERE resource_uid IS NOT NULL;
 CREATE INDEX builds_revision ON myria.builds (revision);
