@@ -166,8 +166,9 @@ CASES = [
     Case("retrieval.leaves_of_subject", [TENANT, RENDERING, "100"]),
     Case("retrieval.shared_context", [TENANT, f'{{"\\{RENDERING}"}}']),
     Case("scopes.people", [TENANT, "", "user_", "101", "{agent_3,user_10}"]),
-    Case("scopes.names", [TENANT, "user_3", "user_", "101"]),
-    Case("scopes.names_beside", [TENANT, "{agent_3}", "500", "100"]),
+    Case("scopes.names", [TENANT, "user_3", "user_", "101", None]),
+    Case("scopes.names", [TENANT, "user_3", "user_", "101", "50"]),
+    Case("scopes.names_beside", [TENANT, "{agent_3}", "500", "100", "50"]),
 ]
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}
 """Columns that must bound an index scan: a filter on them would read a whole scope."""

@@ -23,25 +23,28 @@ async def people_beside(
 
 
 async def names_beginning(
-    connection: Connection, tenant: str, beginning: str, *, limit: int, after: str = ""
+    connection: Connection, tenant: str, beginning: str, *, limit: int, after: str = "", newest: int | None = None
 ) -> list[str]:
-    """Return the first names, of whatever scope, that begin with a text; of participants with an event to be seen.
+    """Return the first names, of whatever scope, that begin with a text.
 
     Args:
         beginning: "" for all names.
         after: only names after this one.
+        newest: only of participants with an event to be seen among so many newest ones of as many newest scopes; so a
+            name costs no more, however much of it was forgotten.
     """
-    rows = await connection.fetch(sql("scopes.names"), tenant, after, beginning, limit)
+    rows = await connection.fetch(sql("scopes.names"), tenant, after, beginning, limit, newest)
     return [row["participant"] for row in rows]
 
 
 async def names_beside(
-    connection: Connection, tenant: str, participants: Sequence[str], *, scopes: int, limit: int
+    connection: Connection, tenant: str, participants: Sequence[str], *, scopes: int, newest: int, limit: int
 ) -> list[str]:
     """Return the first names of those who share a scope, with an event to be seen, with all of some participants.
 
     Args:
         scopes: how many scopes are looked at, the newest ones.
+        newest: how many events of each.
     """
-    rows = await connection.fetch(sql("scopes.names_beside"), tenant, list(participants), scopes, limit)
+    rows = await connection.fetch(sql("scopes.names_beside"), tenant, list(participants), scopes, limit, newest)
     return [row["participant"] for row in rows]

@@ -19,6 +19,8 @@ NAMES: Fields = dict.fromkeys(("participants", "as"), ("as", "Ask as"))
 _OFFERED = 100
 _SCOPES = 500
 """Groups of people, the newest ones, whose names are offered."""
+_NEWEST = 50
+"""Events of a scope, and scopes of a name, among which one to be seen is looked for: an erased person has none."""
 
 
 async def names_offered(desk: Desk) -> Sequence[str]:
@@ -30,16 +32,20 @@ async def names_offered(desk: Desk) -> Sequence[str]:
     principal = desk.principal
     async with desk.memory.database.read(desk.tenant) as connection:
         if principal.anyone:
-            return await names_beginning(connection, desk.tenant, "", limit=_OFFERED)
+            return await names_beginning(connection, desk.tenant, "", newest=_NEWEST, limit=_OFFERED)
         if not principal.may_ask:
             return ()
         names: set[str] = set()
         if principal.own:
-            names |= set(await names_beside(connection, desk.tenant, principal.own, scopes=_SCOPES, limit=_OFFERED))
+            names |= set(
+                await names_beside(
+                    connection, desk.tenant, principal.own, scopes=_SCOPES, newest=_NEWEST, limit=_OFFERED
+                )
+            )
         else:
             for pattern in principal.may_ask:
                 beginning = pattern.partition("*")[0]
-                names |= set(await names_beginning(connection, desk.tenant, beginning, limit=_OFFERED))
+                names |= set(await names_beginning(connection, desk.tenant, beginning, newest=_NEWEST, limit=_OFFERED))
     allowed = {name for name in names if principal.may_name(name) and name not in principal.own}
     literal = {pattern for pattern in principal.may_ask if "*" not in pattern}
     return sorted(allowed | literal)[:_OFFERED]

@@ -33,8 +33,8 @@ ORDER BY p.participant
 LIMIT $4;
 
 -- name: names
--- The first $4 participants after $2 whose names begin with $3 and who have an event that is neither internal nor
--- withdrawn, by name: a look-up each, in however many scopes they are. (LIMIT 1: it ends at the first such event.)
+-- The first $4 participants after $2 whose names begin with $3, by name: a look-up each, in however many scopes they are.
+-- With $5 only those who have an event that is neither internal nor withdrawn among the newest $5 of their newest $5 scopes.
 WITH RECURSIVE named AS (
     (SELECT m.participant FROM myria.scope_members m
      WHERE m.tenant_id = $1 AND m.participant >= $3 AND m.participant > $2 ORDER BY m.participant LIMIT 1)
@@ -44,17 +44,19 @@ WITH RECURSIVE named AS (
     FROM named WHERE starts_with(named.participant, $3)
 )
 SELECT n.participant FROM named n
-WHERE starts_with(n.participant, $3) AND (
-    SELECT true FROM myria.scope_members m JOIN myria.events e ON e.tenant_id = $1 AND e.scope_id = m.scope_id
-    WHERE m.tenant_id = $1 AND m.participant = n.participant AND NOT e.internal
+WHERE starts_with(n.participant, $3) AND ($5::bigint IS NULL OR EXISTS (
+    SELECT FROM (SELECT m.scope_id FROM myria.scope_members m
+                 WHERE m.tenant_id = $1 AND m.participant = n.participant ORDER BY m.scope_id DESC LIMIT $5) newest
+    CROSS JOIN LATERAL (SELECT e.event_seq, e.internal FROM myria.events e
+                        WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id ORDER BY e.event_seq DESC LIMIT $5) e
+    WHERE NOT e.internal
       AND coalesce((SELECT w.reason FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
-                    ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored'
-    LIMIT 1)
+                    ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored'))
 LIMIT $4;
 
 -- name: names_beside
--- The first $4 participants of scopes that all of $2 may see and that have such an event, by name: of the $3 scopes made
--- last. (OFFSET 0: look each up by its key.)
+-- The first $4 participants of scopes that all of $2 may see and that have such an event among their newest $5, by name: of
+-- the $3 scopes made last. (OFFSET 0: look each up by its key.)
 SELECT DISTINCT p.participant
 FROM (
     SELECT m.scope_id FROM myria.scope_members m
@@ -65,11 +67,11 @@ CROSS JOIN LATERAL (
     SELECT x.participants FROM myria.scopes x WHERE x.tenant_id = $1 AND x.scope_id = newest.scope_id OFFSET 0
 ) s
 CROSS JOIN LATERAL unnest(s.participants) AS p (participant)
-WHERE s.participants @> $2::text[] AND (
-    SELECT true FROM myria.events e
-    WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id AND NOT e.internal
+WHERE s.participants @> $2::text[] AND EXISTS (
+    SELECT FROM (SELECT e.event_seq, e.internal FROM myria.events e
+                 WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id ORDER BY e.event_seq DESC LIMIT $5) e
+    WHERE NOT e.internal
       AND coalesce((SELECT w.reason FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
-                    ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored'
-    LIMIT 1)
+                    ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored')
 ORDER BY p.participant
 LIMIT $4;
