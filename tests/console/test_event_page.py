@@ -213,20 +213,21 @@ async def test_what_was_said_later_of_what_a_match_names_stands_beside_it(
     served: Served, browser: Browser, database: Database
 ) -> None:
     """The latest state of each subject that an older match or an event's page names, each once."""
-    days = {1: "is in Braga with Petra", 3: "is at the luthier in Porto", 6: "went to a museum in Vienna"}
+    days = {1: "is in a case in Braga with Petra", 3: "is in its case in Porto", 6: "and its case went to a museum"}
     ids = {}
     for day, said in days.items():
         for minute in range(3):
             at = f"2026-03-{day:02}T10:{minute:02}:00Z"
             text = f"The violin {said}{'.' * minute}"
             ids[day] = await _append(served, f"{day} {minute}", text, timestamp=at, context_id=f"talk{day}")
-    aside = await _append(
-        served, "aside", "Petra bakes a sourdough", timestamp="2026-03-01T10:03:00Z", context_id="talk1"
-    )
+    asides = [
+        await _append(served, text, text, timestamp="2026-03-01T10:03:00Z", context_id="talk1")
+        for text in ("Petra bakes a sourdough", "In that case Petra bakes a rye loaf")
+    ]
     of_two = {
-        1: ["The violin is in Braga with Petra", "so is the passport, with the violin"] * 2,
-        6: ["The violin went to a museum in Vienna"] * 3,
-        8: ["The passport lies in the safe of the consulate"] * 3,
+        1: ["The violin is in a case in Braga with Petra", "so is the passport in its cover, and the violin"] * 2,
+        6: ["The violin and its case went to a museum"] * 3,
+        8: ["The passport and its cover lie in the safe"] * 3,
     }
     for day, texts in of_two.items():
         for minute, text in enumerate(texts):
@@ -238,7 +239,7 @@ async def test_what_was_said_later_of_what_a_match_names_stands_beside_it(
     before = await browser.get("/console/ask", q="violin Braga", **{"as": "user_42"})
     assert "Later in" not in text_of(before.text)  # without a snapshot nobody knows of what an event is
     await builds.build(database)
-    later = "on 6 March 2026 UTC : user_42 : “ The violin went to a museum in Vienna"
+    later = "on 6 March 2026 UTC : user_42 : “ The violin and its case went to a museum"
     searched = text_of((await browser.get("/console/ask", q="violin Braga", **{"as": "user_42"})).text)
     assert searched.count("Later in") == searched.count(later) == 1
     assert searched.index("Petra") < searched.index("Later in") < searched.index(later)
@@ -246,10 +247,11 @@ async def test_what_was_said_later_of_what_a_match_names_stands_beside_it(
     assert later in text_of(page.text)
     assert '<bdi>1–6 March 2026</bdi><span class="utc"> UTC</span><bdi>: ' in page.text
     assert "Later in" not in text_of((await browser.get(f"/console/events/{ids[6]}", **{"as": "user_42"})).text)
-    beside = await browser.get(f"/console/events/{aside}", **{"as": "user_42"})
-    assert "Later in" not in text_of(beside.text)  # that is of what its neighbours name
+    for aside in asides:  # what its neighbours name, and what shares no word but the subject's name
+        beside = await browser.get(f"/console/events/{aside}", **{"as": "user_42"})
+        assert "Later in" not in text_of(beside.text)
     of_both = text_of((await browser.get("/console/ask", q="violin Braga", **{"as": "user_43"})).text)
-    assert of_both.count("Later in") == of_both.count(later) + of_both.count("The passport lies in the safe") == 2
+    assert of_both.count("Later in") == of_both.count(later) + of_both.count("The passport and its cover lie in") == 2
     by_topic = text_of((await browser.get("/console/ask", q="violin", view="topics", **{"as": "user_42"})).text)
     assert by_topic.index("latest, on 6 March 2026") < by_topic.index("Petra")
     await served.call("withdraw_events", {"event_ids": [ids[6]], "participants": ["user_42"]})

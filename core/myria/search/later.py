@@ -1,8 +1,9 @@
 """What was said later of an event's subjects: their latest states, where these are of a later day than the event.
 
 An answer holds what fits its question best, and that need not be what holds now. Which events are of one subject, and
-which of them tells its state, the snapshot knows already; nothing is compared here. A subject holds whole leaves, so
-one counts only where the event itself names it: events beside it may speak of something else.
+which of them tells its state, the snapshot knows already. A subject holds whole leaves, so one counts only where the
+event itself names it: events beside it may speak of something else. And its state must share a word with the event
+that is not the subject's name: without one the two are rarely about the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from myria.db.queries import sql
 from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria.search.snapshot_view import SnapshotView
 from myria.search.topics import TopicReader
-from myria.text import terms
+from myria.text import is_stopword, terms
 from myria.text.dates import DAY_US
 from myria.topics.calendar import day_of
 from myria.topics.quoting import LATEST, Quoted, taken_apart
@@ -37,10 +38,10 @@ class LaterState:
 async def later_states(
     connection: Connection, snapshot: SnapshotView, texts: Mapping[int, str], topics: TopicReader
 ) -> Mapping[int, list[LaterState]]:
-    """Return, by event, the latest states of the subjects that it names, of those told on a later day; best first.
+    """Return, by event, the latest states of the subjects that it names, of those told on a later day in like words.
 
-    What two subjects of an event both quote is returned once. Events that no subject holds, such as those of the fresh
-    tail, are left out.
+    The best subject's comes first. What two subjects of an event both quote is returned once. Events that no subject
+    holds, such as those of the fresh tail, are left out.
 
     Args:
         texts: what each event says, by its event_seq.
@@ -65,11 +66,16 @@ async def later_states(
             topic = subjects.topics[subject]
             key = keys_of(topic.metadata["prefix"])[0]
             state = _later_than(day, topic.shown(snapshot.hidden)) if key in hinted or names(said, key) else None
-            if state is not None:
+            if state is not None and _shared(said, state.quoted.words).difference(key.split(" ")):
                 by_words.setdefault(state.quoted.words, state)
         if by_words:
             later[event_seq] = list(by_words.values())
     return later
+
+
+def _shared(said: frozenset[str], words: str) -> set[str]:
+    """Return the terms of a text, but for stop words, that stand in a quote, too."""
+    return {term for term in terms(words) if term in said and not is_stopword(term)}
 
 
 def _later_than(day: int, subject: Mapping[str, Any]) -> LaterState | None:
