@@ -172,4 +172,5 @@ async def test_every_page_is_accessible_and_whole(
     # In the reader's own zone, as labels of topics write moments.
     assert re.fullmatch(r"\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d", asked["moment"])
     assert "/console/events/" in asked["opened"]
+    assert not asked["violations"], asked
     assert not asked["complaints"], asked

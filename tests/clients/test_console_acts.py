@@ -50,6 +50,8 @@ class Hands:
     scripts: bool
     text: str = ""
     address: str = ""
+    focused: str = ""
+    """The id or the address of what has the focus; empty where it has neither."""
 
     async def do(self, step: str, value: str = "") -> str | None:
         """Take one step; fail with what the page says where it cannot be taken."""
@@ -57,7 +59,7 @@ class Hands:
         heard: dict[str, Any] = await self.talking.hear()
         assert "failed" not in heard, heard["failed"]
         assert not heard["complaints"], heard
-        self.text, self.address = heard["text"], heard["address"]
+        self.text, self.address, self.focused = heard["text"], heard["address"], heard["focused"]
         saved: str | None = heard["saved"]
         return saved
 
@@ -150,6 +152,7 @@ async def test_every_act_is_done_by_keyboard(
             kept = await _keep(memory, database, tenant, many)
             async with hands(outside, chromium, served, scripts=scripts) as person:
                 await _sign_in(person, kept)
+                await _use_single_keys(person)
                 for act, with_scripts in crossed((_ask, _follow_and_forget, _change_and_audit), (True, False)):
                     if with_scripts == scripts:
                         await act(person, kept)
@@ -196,6 +199,49 @@ async def _ask(person: Hands, kept: Kept) -> None:
     await person.write("#tokens", "900")
     await person.do("go", "Enter")
     await person.do("sees", "of 900 tokens")
+
+
+async def _use_single_keys(person: Hands) -> None:
+    """Slash leads to the question, j and k lead along the answer, and all can be turned off; without scripts, the list
+    of keys opens all the same."""
+    if not person.scripts:
+        await person.do("to", "footer button")
+        await person.do("press", "Enter")
+        await person.do("sees", "out of a field")
+        assert "They need scripts." in person.text
+        return
+    await person.open("/console/topics")
+    await person.do("go", "/")
+    assert person.path == "/console/ask"
+    await person.do("type", "what of the kiln / the glaze? jk")
+    await person.do("go", "Enter")
+    await person.do("sees", "The kiln opens on Friday")
+    for key in ("Escape", "j", "j", "k"):
+        await person.do("press", key)
+    first = person.focused
+    await person.do("press", "j")
+    assert person.focused != first
+    await person.do("press", "k")
+    assert person.focused == first
+    await person.do("press", "/")
+    assert person.focused == "q"
+    for key in ("Escape", "j", "Control+j"):
+        await person.do("press", key)
+    assert person.focused == first
+    await person.do("go", "Enter")
+    assert person.path == first.partition("?")[0]
+    await person.do("press", "?")
+    for key in ("Space", "Escape", "j", "?"):  # the choice has the focus first
+        await person.do("press", key)
+    assert not person.focused
+    await person.go("header a[href^='/console/ask']", "Ask the memory")
+    for key in ("Escape", "j"):
+        await person.do("press", key)
+    assert not person.focused
+    await person.do("to", "footer button")
+    for key in ("Enter", "Space", "Escape", "j"):
+        await person.do("press", key)
+    assert "/events/" in person.focused
 
 
 async def _follow_and_forget(person: Hands, kept: Kept) -> None:

@@ -35,6 +35,12 @@ async function open(way) {
   return { context, page, complaints };
 }
 
+async function violationsOn(page) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate((values) => axe.run({ runOnly: { type: "tag", values }, resultTypes: ["violations"] }), RULES);
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
+}
+
 for (const way of ways) {
   const { context, page, complaints } = await open(way);
   for (const path of [...(way.paths ?? paths), ...acts]) {
@@ -44,9 +50,7 @@ for (const way of ways) {
     const seen = { way, path, title: await page.title(), complaints: complaints.splice(0) };
     if (way.javascript) {
       if (way.direction === "rtl") await page.evaluate(() => { document.documentElement.dir = "rtl"; });
-      await page.evaluate(axe);
-      const { violations } = await page.evaluate((values) => axe.run({ runOnly: { type: "tag", values }, resultTypes: ["violations"] }), RULES);
-      seen.violations = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
+      seen.violations = await violationsOn(page);
     }
     seen.fits = await page.locator("html").evaluate((root) => root.scrollWidth <= root.clientWidth).catch(() => null);
     if (way.shots) await page.screenshot({ path: `${way.shots}-${[...paths, ...acts].indexOf(path)}.png`, fullPage: true });
@@ -83,6 +87,10 @@ await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
 const opened = page.url();
 await page.goBack();
 await page.getByText(question.expects).first().waitFor();
-console.log(JSON.stringify({ question: true, order, answer, moment, opened, loads, complaints }));
+await page.keyboard.press("Escape"); // out of the question
+await page.keyboard.press("?");
+await page.locator("#keyboard").waitFor();
+const violations = await violationsOn(page);
+console.log(JSON.stringify({ question: true, order, answer, moment, opened, loads, violations, complaints }));
 await context.close();
 await browser.close();

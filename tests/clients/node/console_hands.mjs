@@ -50,7 +50,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     const result = await steps[name](value);
     const text = await page.locator("body").innerText();
-    console.log(JSON.stringify({ address: page.url(), text, saved: typeof result === "string" ? result : null, complaints: complaints.splice(0) }));
+    const focused = await page.locator("html").evaluate(() => document.activeElement.id || document.activeElement.getAttribute("href") || "");
+    console.log(JSON.stringify({ address: page.url(), text, focused, saved: typeof result === "string" ? result : null, complaints: complaints.splice(0) }));
   } catch (error) {
     const text = await page.locator("body").innerText().catch(() => "");
     console.log(JSON.stringify({ failed: `${error.message}\nat ${page.url()}:\n${text}` }));

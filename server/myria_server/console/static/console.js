@@ -114,6 +114,38 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   }
 });
 document.addEventListener("htmx:afterOnLoad", ({ detail }) => { if (detail.xhr.status < 500) back(); });
+// Single keys. A reader may turn them off (WCAG 2.1.4): who dictates, or whose hand shakes, presses some unawares.
+const keyboard = document.getElementById("keyboard");
+const usesKeys = () => localStorage.getItem("single-keys") !== "off";
+keyboard?.addEventListener("beforetoggle", () => { keyboard.querySelector("input").checked = usesKeys(); });
+keyboard?.addEventListener("change", ({ target }) => localStorage.setItem("single-keys", target.checked ? "on" : "off"));
+function search() {
+  const field = document.querySelector("[role=search] input[id]");
+  if (field) field.select();
+  else document.querySelector("header a[href*='/ask']")?.click();
+}
+// The focus goes to what opens the row, so that Enter does.
+function move(by) {
+  const rows = new Map();
+  for (const row of document.querySelectorAll("main :is(.tree, .history) > li, main tbody > tr")) {
+    const opens = row.querySelector("a[href], summary, input[type=checkbox]");
+    if (opens?.checkVisibility() && !rows.has(opens)) rows.set(opens, row);
+  }
+  const all = [...rows.keys()];
+  const now = all.findLastIndex((opens) => rows.get(opens).contains(document.activeElement));
+  const next = all[Math.min(Math.max(now + by, 0), all.length - 1)];
+  rows.get(next)?.scrollIntoView({ block: "nearest" });
+  next?.focus();
+}
+const KEYS = { "/": search, "?": () => keyboard.togglePopover(), j: () => move(1), k: () => move(-1) };
+document.addEventListener("keydown", (event) => {
+  const isWriting = event.target.matches("input:not([type=checkbox]), select, textarea");
+  if (isWriting && event.key === "Escape" && !event.isComposing) event.target.blur();
+  if (isWriting || event.ctrlKey || event.altKey || event.metaKey || !keyboard || !KEYS[event.key] || !usesKeys()) return;
+  event.preventDefault();
+  if (event.key !== "?") keyboard.hidePopover();
+  KEYS[event.key]();
+});
 // What is as it was stays, and the focus with it.
 function show(live, html) {
   const sent = document.createElement("div");
