@@ -30,6 +30,18 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Makes a policy that is missing or had another rule. What is there takes no lock: readers would wait, or be a deadlock's victim.
+CREATE FUNCTION pg_temp.keep_policy(policy name, place name, rule text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = format('myria.%I', place)::regclass AND p.polname = policy
+                 AND obj_description(p.oid, 'pg_policy') = rule) THEN
+        RETURN;
+    END IF;
+    EXECUTE format('DROP POLICY IF EXISTS %I ON myria.%I', policy, place);
+    EXECUTE format('CREATE POLICY %I ON myria.%I AS RESTRICTIVE %s', policy, place, rule);
+    EXECUTE format('COMMENT ON POLICY %I ON myria.%I IS %L', policy, place, rule);
+END $$;
+
 -- Serving appends to the log with what is folded from it, asks for builds, and moves the pointer when an administrator says so.
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.tenants, myria.scopes, myria.scope_members, myria.events, myria.withdrawn, myria.tool_feedback,
@@ -44,13 +56,13 @@ GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_serv
 GRANT UPDATE (status, finished_at, error) ON myria.builds TO myria_server;
 -- A request that it gives up becomes a build that has ended; it begins none.
 GRANT INSERT ON myria.builds TO myria_server;
-DROP POLICY IF EXISTS myria_server_gives_up ON myria.builds;
-CREATE POLICY myria_server_gives_up ON myria.builds AS RESTRICTIVE FOR INSERT TO myria_server
-    WITH CHECK (status = 'aborted' AND snapshot_id IS NULL);
+SELECT pg_temp.keep_policy('myria_server_gives_up', 'builds', $$
+    FOR INSERT TO myria_server
+    WITH CHECK (status = 'aborted' AND snapshot_id IS NULL)$$);
 GRANT UPDATE (build_id) ON myria.rebuild_requests TO myria_server;
-DROP POLICY IF EXISTS myria_server_gives_up ON myria.rebuild_requests;
-CREATE POLICY myria_server_gives_up ON myria.rebuild_requests AS RESTRICTIVE FOR UPDATE TO myria_server
-    USING (build_id IS NULL) WITH CHECK (build_id IS NOT NULL);
+SELECT pg_temp.keep_policy('myria_server_gives_up', 'rebuild_requests', $$
+    FOR UPDATE TO myria_server
+    USING (build_id IS NULL) WITH CHECK (build_id IS NOT NULL)$$);
 -- It proves keys, grants, tokens and sessions by functions that want a secret shown, and no plane but the control plane lists them.
 REVOKE SELECT ON myria.keys, myria.oauth_grants, myria.oauth_tokens, myria.console_sessions, myria.access_log, myria.call_log
     FROM myria_server, myria_builder;
@@ -60,24 +72,24 @@ REVOKE SELECT ON myria.erasures FROM myria_server, myria_builder;
 GRANT SELECT (tenant_id, erasure_id, state, selected, actor, reason, counts, number, receipt, mac, created_at, finished_at,
     worker, leased_until, failure, proved) ON myria.erasures TO myria_server;
 GRANT INSERT ON myria.erasures, myria.erased TO myria_server;
-DROP POLICY IF EXISTS myria_server_asks ON myria.erasures;
-CREATE POLICY myria_server_asks ON myria.erasures AS RESTRICTIVE FOR INSERT TO myria_server
-    WITH CHECK (state = 'planned' AND counts = '{}' AND worker IS NULL AND NOT proved);
-DROP POLICY IF EXISTS myria_server_asks ON myria.erased;
-CREATE POLICY myria_server_asks ON myria.erased AS RESTRICTIVE FOR INSERT TO myria_server
+SELECT pg_temp.keep_policy('myria_server_asks', 'erasures', $$
+    FOR INSERT TO myria_server
+    WITH CHECK (state = 'planned' AND counts = '{}' AND worker IS NULL AND NOT proved)$$);
+SELECT pg_temp.keep_policy('myria_server_asks', 'erased', $$
+    FOR INSERT TO myria_server
     WITH CHECK (erased_at IS NULL AND NOT EXISTS (
-        SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved));
+        SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved))$$);
 -- An officer's list takes over what is on one that nobody proved.
 GRANT UPDATE (erasure_id) ON myria.erased TO myria_server;
-DROP POLICY IF EXISTS myria_server_takes_over ON myria.erased;
-CREATE POLICY myria_server_takes_over ON myria.erased AS RESTRICTIVE FOR UPDATE TO myria_server
+SELECT pg_temp.keep_policy('myria_server_takes_over', 'erased', $$
+    FOR UPDATE TO myria_server
     USING (erased_at IS NULL AND NOT EXISTS (
-        SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved));
+        SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved))$$);
 -- Of refused keys it is told whether some are among them (myria.refused_among): with their secret it could try guesses.
-DROP POLICY IF EXISTS myria_server_is_told ON myria.erasure_secrets;
-CREATE POLICY myria_server_is_told ON myria.erasure_secrets AS RESTRICTIVE TO myria_server, myria_builder USING (false);
-DROP POLICY IF EXISTS myria_server_is_told ON myria.refused_keys;
-CREATE POLICY myria_server_is_told ON myria.refused_keys AS RESTRICTIVE TO myria_server, myria_builder USING (false);
+SELECT pg_temp.keep_policy('myria_server_is_told', 'erasure_secrets', $$
+    TO myria_server, myria_builder USING (false)$$);
+SELECT pg_temp.keep_policy('myria_server_is_told', 'refused_keys', $$
+    TO myria_server, myria_builder USING (false)$$);
 
 -- Building writes what it compiled and publishes it; it never writes the log.
 GRANT INSERT ON myria.tenants, myria.pointer_moves, myria.llm_calls, myria.unit_plans TO myria_builder;
@@ -105,11 +117,11 @@ GRANT UPDATE, DELETE ON myria.note_looks, myria.turn_extractions_due TO myria_op
 GRANT DELETE ON myria.turn_shadows TO myria_operator;
 -- It withdraws notes that have expired, links what stays when two say the same, keeps what a model thinks of notes and the
 -- facts that it finds in turns, and appends nothing else.
-DROP POLICY IF EXISTS myria_operator_withdraws ON myria.events;
-CREATE POLICY myria_operator_withdraws ON myria.events AS RESTRICTIVE FOR INSERT TO myria_operator
+SELECT pg_temp.keep_policy('myria_operator_withdraws', 'events', $$
+    FOR INSERT TO myria_operator
     WITH CHECK (internal AND (type = 'myria.withdrawal' AND channel = 'myria' OR type IN ('myria.link', 'myria.evaluation') AND channel = 'notes')
         OR NOT internal AND type = 'myria.note' AND channel = 'notes' AND payload->'note'->>'kind' IN ('fact_l0', 'fact_l1', 'fact_l2')
-            AND jsonb_typeof(payload->'note'->'fact') = 'object');
+            AND jsonb_typeof(payload->'note'->'fact') = 'object')$$);
 -- It carries out erasures. Of an event that is listed in one it leaves what is no word of anybody; no other event but a
 -- withdrawal can it change.
 GRANT INSERT ON myria.erasure_secrets, myria.receipt_secrets TO myria_operator;
@@ -118,16 +130,16 @@ GRANT INSERT, DELETE ON myria.erased_words, myria.refused_keys, myria.registrati
     myria.turn_sessions TO myria_operator;
 GRANT UPDATE ON myria.build_units TO myria_operator;
 GRANT DELETE ON myria.note_usage, myria.notes_shown, myria.turns, myria.unit_plans TO myria_operator;
-DROP POLICY IF EXISTS myria_operator_lists_anew ON myria.erased;
-CREATE POLICY myria_operator_lists_anew ON myria.erased AS RESTRICTIVE FOR DELETE TO myria_operator USING (erased_at IS NULL);
-DROP POLICY IF EXISTS myria_operator_erases ON myria.events;
-CREATE POLICY myria_operator_erases ON myria.events AS RESTRICTIVE FOR UPDATE TO myria_operator
+SELECT pg_temp.keep_policy('myria_operator_lists_anew', 'erased', $$
+    FOR DELETE TO myria_operator USING (erased_at IS NULL)$$);
+SELECT pg_temp.keep_policy('myria_operator_erases', 'events', $$
+    FOR UPDATE TO myria_operator
     USING (type = 'myria.withdrawal' AND internal
            OR EXISTS (SELECT FROM myria.erased x
                       WHERE x.tenant_id = events.tenant_id AND x.event_seq = events.event_seq AND x.erased_at IS NULL))
     WITH CHECK (type = 'myria.withdrawal' AND internal
                 OR payload = '{}' AND topic_hints = '[]' AND source_event_key IS NULL AND dedupe_key IS NULL
-                   AND type IS NULL AND context_id IS NULL AND channel = 'erased');
+                   AND type IS NULL AND context_id IS NULL AND channel = 'erased')$$);
 -- Afterwards it lets PostgreSQL remove the dead rows; before version 17 that is for the owner alone.
 DO $$
 BEGIN
@@ -151,3 +163,5 @@ REVOKE EXECUTE ON FUNCTION myria.tally_found_facts, myria.forget_digests, myria.
     FROM myria_server, myria_builder;
 REVOKE EXECUTE ON FUNCTION myria.count_stored, myria.administrator, myria.begin_console_session
     FROM myria_server, myria_builder, myria_operator;
+
+DROP FUNCTION pg_temp.keep_policy;

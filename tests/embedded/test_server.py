@@ -25,6 +25,12 @@ pytestmark = pytest.mark.processes
 
 Hold = Callable[..., Spawned]
 
+POLICIES = """
+SELECT string_agg(concat_ws(' ', tablename, policyname, permissive, roles, cmd, qual, with_check), E'\n'
+                  ORDER BY tablename, policyname)
+FROM pg_policies WHERE schemaname = 'myria'
+"""
+
 
 def make(data_dir: Path, **options: object) -> EmbeddedPostgres:
     """A server whose data nobody will miss."""
@@ -321,6 +327,31 @@ async def test_commands_that_begin_together_make_roles_and_grants_one_after_the_
         await schema.migrate(together[0].owner)
         await asyncio.gather(*(grant_roles(server) for _ in range(8)))
         assert isinstance(await ask(together[0].server, "SELECT count(*) FROM myria.tenants"), int)
+
+
+async def test_grants_that_are_there_wait_for_nobody(data_dir: Path) -> None:
+    """A command beside a running server grants anew, and no reader holds it up; a lost or loosened rule comes back."""
+    async with make(data_dir) as server:
+        owner = (await ensure_roles(server)).owner
+        await schema.migrate(owner)
+        await grant_roles(server)
+        superuser = server.superuser_dsn("myria")
+        rules = await ask(superuser, POLICIES)
+        assert "myria_server_asks" in rules
+        reader = await asyncpg.connect(superuser)
+        try:
+            async with reader.transaction():
+                for (table,) in await reader.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'myria'"):
+                    await reader.execute(f"LOCK TABLE myria.{table} IN ACCESS SHARE MODE")
+                async with asyncio.timeout(PATIENCE_S):
+                    await grant_roles(server)
+            await reader.execute("DROP POLICY myria_server_asks ON myria.erased")
+            await reader.execute("DROP POLICY myria_operator_erases ON myria.events")
+            await reader.execute("CREATE POLICY myria_operator_erases ON myria.events USING (true)")
+        finally:
+            await reader.close()
+        await grant_roles(server)
+        assert await ask(superuser, POLICIES) == rules
 
 
 async def test_roles_are_made_once_and_mended(data_dir: Path) -> None:
