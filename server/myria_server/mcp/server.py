@@ -69,6 +69,7 @@ _LISTINGS: tuple[CacheableMethod, ...] = (
     "resources/list",
     "resources/templates/list",
 )
+_VERSION = version("myria")
 _LISTING_HINT = CacheHint(ttl_ms=300_000, scope="private")
 _Context = ServerRequestContext[Any, Any]
 
@@ -141,7 +142,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
 
     server: Server[Any] = Server(
         settings.service.name,
-        version=version("myria"),
+        version=_VERSION,
         title="Myria",
         description="Long-term memory for conversational agents",
         instructions=_INSTRUCTIONS_OF.get(toolbox.api, INSTRUCTIONS),
