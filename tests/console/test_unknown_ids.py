@@ -72,7 +72,7 @@ TOKEN = re.compile(r"\b[0-9a-f]{88}\b")
 
 def made_up(name: str) -> str:
     """Return a name of the same form that nothing has."""
-    shifted = str.maketrans("0123456789abcdef", "123456789abcdef0")
+    shifted = str.maketrans("0123456789abcdefghijklmnopqrstuvwxyz", "123456789abcdef0hijklmnopqrstuvwxyzg")
     return name[:-6] + name[-6:].translate(shifted)
 
 
