@@ -18,6 +18,7 @@ from myria.llm.failures import Kind, failed
 from myria.llm.waits import Work, note_outcome
 from myria.settings import AuthSettings, ConsoleSettings, EmbeddingsSettings, Settings
 from tests.console.conftest import LOCAL, WITH_KEYS, Browser, elements, text_of
+from tests.console.things import a_browser
 from tests.server.wire import Served, call, event, headers
 from tests.support import builds
 from tests.support.events import TENANT
@@ -194,7 +195,7 @@ class TestAudit:
     @pytest.fixture
     async def admin(self, browser: Browser, store: AccessStore) -> Browser:
         """The browser of an administrator."""
-        await browser.sign_in(await make_key(store, "ada", roles=("read", "admin"), faces=FACES))
+        await browser.sign_in(await make_key(store, "ada", roles=("read", "append", "admin"), faces=FACES))
         return browser
 
     @pytest.fixture
@@ -253,6 +254,50 @@ class TestAudit:
             assert page.status_code in (200, 400), (name, page.text)
             label = {"since": "From", "until": "Until"}.get(name, name)
             assert page.status_code == 200 or f"{label} is no date" in text_of(page.text)
+
+    async def test_who_forgot_something_is_told_to_administrators_alone(
+        self, served: Served, admin: Browser, store: AccessStore
+    ) -> None:
+        """By the key's name, in the audit and on the page of event and note; to others these pages say nothing."""
+        text = await make_key(store, "ada", name="the cleaner", roles=("read", "append"), faces=FACES)
+
+        async def cleaner(tool: str, path: str, **arguments: Any) -> dict[str, Any]:
+            sent = {**headers(tool), "authorization": f"Bearer {text}"}
+            answer = await served.post(call(tool, arguments), sent, path=path)
+            content: dict[str, Any] = answer.json()["result"]["structuredContent"]
+            return content
+
+        ids = [(await cleaner("append_event", "/mcp", **event(key, participants=["ada"])))["event_id"] for key in "abc"]
+        note = (await cleaner("remember", "/mcp/agent", content="The kiln opens on Friday", importance=0.4))["id"]
+        await cleaner("withdraw_events", "/mcp", event_ids=ids)
+        await cleaner("forget", "/mcp/agent", id=note)
+        who = f"by the cleaner {text.split('_')[1]}"
+        audit = await admin.get("/console/audit", actor=text.split("_")[1])
+        assert f"forgot the event {ids[0]} and 2 more" in text_of(audit.text)
+        assert f"forgot the note {note}" in text_of(audit.text)
+        for path in (f"/console/events/{ids[1]}", f"/console/notes/{note}"):
+            page = await admin.get(path)
+            assert path in audit.text or ids[1] in path
+            assert text_of(page.text).count(who) == 1
+        assert f"{who} {note}" in text_of(await _page(admin, "notes"))
+        other = a_browser(served)
+        await other.sign_in(text)
+        for path, absent in ((f"/console/events/{ids[1]}", "evt_absent"), (f"/console/notes/{note}", "note_none")):
+            gone = await other.get(path)
+            nothing = await other.get(f"{path.rpartition('/')[0]}/{absent}")
+            named = path.rpartition("/")[2]
+            assert text_of(gone.text).replace(named, "") == text_of(nothing.text).replace(absent, "")
+        assert who not in text_of(await _page(other, "notes"))
+        await cleaner("restore_events", "/mcp", event_ids=ids[1:2])
+        back = text_of((await admin.get(f"/console/events/{ids[1]}")).text)
+        assert back.count(who) == 2
+        assert "Restored" in back
+        eve = a_browser(served)
+        await eve.sign_in(await make_key(store, "eve", roles=("read", "admin"), faces=FACES))
+        assert (await eve.get(f"/console/events/{ids[0]}")).status_code == 404
+        assert (await eve.get(f"/console/notes/{note}")).status_code == 404
+        await other.client.aclose()
+        await eve.client.aclose()
 
     async def test_refusals_are_shown_with_what_went_wrong(
         self, served: Served, admin: Browser, store: AccessStore

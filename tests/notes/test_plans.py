@@ -37,6 +37,8 @@ CASES = [
     ("links.notes", ["{note_1,note_2}"]),
     ("evaluations.fold", [SEQS]),
     ("withdrawal.fold", [SEQS]),
+    ("withdrawal.acts", ["evt_1", "20"]),
+    ("withdrawal.write_acts", [SEQS]),
     ("feedback.fold", [SEQS]),
     ("sessions.fold", [SEQS]),
     ("sessions.look_at_ended", [SEQS]),

@@ -14,6 +14,8 @@ import pytest
 from myria.access import journal
 from myria.access.store import AccessStore, NewKey
 from myria.db.database import Database as Pool
+from myria.log.event import parse_event
+from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
 from myria_server.mcp.stdio import serve_stdio
@@ -85,6 +87,42 @@ async def test_what_an_administrator_does_over_mcp_is_written_before_it_is_answe
         "bld_x",
     ]
     assert [act["details"] for act in acts] == [{}, {"reason": "mended"}, {}, {}]
+
+
+async def test_who_forgets_and_restores_is_written_down_once_for_each_call(memory: Memory, control: Pool) -> None:
+    """By every API, with the first ids and their number; not what was looked at, repeated, or replaced."""
+    text, actor = await key(control, faces=("core", "agent", "rest"))
+    many = [parse_event(event(participants=["ada", f"friend {number}"]), Limits()) for number in range(30)]
+    ids = [stored.event_id for stored in await memory.log.append_events("default", many)]
+    async with serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served:
+
+        async def answer(tool: str, path: str = "/mcp", **arguments: Any) -> Any:
+            sent = headers(tool) | {"authorization": f"Bearer {text}"}
+            return (await served.post(call(tool, arguments), sent, path=path)).json()["result"]["structuredContent"]
+
+        note = (await answer("remember", "/mcp/agent", content="Ana drinks tea"))["id"]
+        newer = (await answer("remember", "/mcp/agent", content="Ana drinks milk", supersedes=[note]))["id"]
+        await answer("amend", "/mcp/agent", id=newer, content="Ana drinks coffee")
+        await answer("withdraw_events", event_ids=ids, dry_run=True)
+        for _ in range(2):
+            await answer("withdraw_events", event_ids=ids)
+        await answer("restore_events", event_ids=ids[:1])
+        await answer("withdraw_events", event_ids=ids[:1], reason="expired")
+        await answer("forget", "/mcp/agent", id=newer)
+        await answer("restore", "/mcp/agent", id=newer)
+        address = f"/api/v1/memories/{newer}"
+        gone = await served.client.delete(address, headers={"authorization": f"Bearer {text}"})
+        assert gone.is_success, gone.text
+    acts = [entry for entry in await journal.entries(control, "default", 20) if entry["actor"] == actor]
+    assert [(act["action"], act["target"], act["details"]["count"]) for act in reversed(acts)] == [
+        ("memory.forgotten", ids[0], 30),
+        ("memory.restored", ids[0], 1),
+        ("memory.expired", ids[0], 1),
+        ("memory.forgotten", newer, 1),
+        ("memory.restored", newer, 1),
+        ("memory.forgotten", newer, 1),
+    ]
+    assert acts[-1]["details"]["ids"] == ids[:20]
 
 
 async def test_refused_attempts_are_written_down_without_what_was_sent(memory: Memory, control: Pool) -> None:

@@ -10,11 +10,13 @@ import asyncpg
 import pytest
 
 from myria import errors
+from myria.access import journal
 from myria.db.database import Database as Pool
 from myria.log.event import NewEvent, parse_event
 from myria.log.limits import Limits
 from myria.log.masks import Mask
 from myria.log.withdrawal.commands import Withdrawals
+from myria.log.withdrawal.model import Withdrawal, withdrawal_event
 from myria.notes.folding import event_log
 from tests.support.postgres import Database
 
@@ -148,6 +150,29 @@ async def test_a_supersession_that_loses_is_told_so(log: Log) -> None:
     assert await log.count() == 3
     assert await log.states() == {"old": "superseded"}
     assert await log.is_folded()
+
+
+async def test_who_withdrew_an_event_is_told_to_those_who_see_it(log: Log, database: Database) -> None:
+    """Newest first, with when; an import brings what was done elsewhere, and is no act of anybody here."""
+    (event_id,) = await log.append(event("red"))
+    await log.withdrawals.withdraw(TENANT, [event_id], "forgotten", may_see=as_whom("ann"), by="key:a")
+    await log.withdrawals.restore(TENANT, [event_id], may_see=as_whom("ann"), by="key:b")
+    elsewhere = Withdrawal(reason="forgotten", events=(event_id,), by="key:c")
+    await log.ingest.import_events(TENANT, [withdrawal_event(elsewhere, ("ann", "bob"), timestamp=0)])
+    acts = await log.withdrawals.acts(TENANT, event_id, may_see=as_whom("bob"))
+    assert [(act.reason, act.by) for act in acts] == [
+        ("forgotten", "key:c"),
+        ("restored", "key:b"),
+        ("forgotten", "key:a"),
+    ]
+    assert [act.at for act in acts] == sorted((act.at for act in acts), reverse=True)
+    assert not await log.withdrawals.acts(TENANT, event_id, may_see=as_whom("eve"))
+    async with Pool(database.operator_dsn) as control:
+        entries = await journal.entries(control, TENANT, 10)
+    assert [(entry["actor"], entry["action"]) for entry in entries] == [
+        ("key:b", "memory.restored"),
+        ("key:a", "memory.forgotten"),
+    ]
 
 
 async def test_writers_of_one_commit_lose_alone(log: Log) -> None:

@@ -1,8 +1,8 @@
 """The journal of access: administrative acts, refused attempts, and one record per call without its content.
 
-An act is written in the transaction that does it. Refused attempts and calls are kept in memory and written by one
-background task in batches: requests never wait for that, memory and database load are bounded, and records that find
-no room are dropped and counted.
+What somebody forgets or restores counts as an act. An act is written in the transaction that does it. Refused attempts
+and calls are kept in memory and written by one background task in batches: requests never wait for that, memory and
+database load are bounded, and records that find no room are dropped and counted.
 Nothing here holds a secret, or a word of an event but what an administrator gives as a reason.
 """
 

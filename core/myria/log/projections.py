@@ -50,6 +50,9 @@ class Projection(ABC):
     types: frozenset[str]
     """The types of events that it folds."""
 
+    folds_imports: bool = True
+    """Whether it also folds what an import restores: what happened elsewhere, and perhaps long ago."""
+
     async def prepare(  # noqa: B027 - of most nothing must stand
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:

@@ -74,6 +74,7 @@ class AppendTransaction:
         foldings = [
             (projection, positions)
             for projection in self._projections
+            if projection.folds_imports or not importing
             if (positions := [position for position, row in enumerate(rows) if row.event.type in projection.types])
         ]
         try:

@@ -14,7 +14,7 @@ from myria.db.queries import sql
 from myria.errors import AlreadySuperseded, EventNotFound, InvalidArgument, NoteExists, NoteNotFound, Overloaded
 from myria.log.canonical import digest
 from myria.log.event_log import Counts, EventLog
-from myria.log.withdrawal.commands import MaySee, Withdrawals
+from myria.log.withdrawal.commands import MaySee, WithdrawalAct, Withdrawals
 from myria.log.withdrawal.model import WITHHELD, Reason
 from myria.notes.details import NO_DETAILS
 from myria.notes.drafting import Draft, completed
@@ -234,6 +234,7 @@ class Notes:
         force: bool = False,
         dry_run: bool = False,
         now: int | None = None,
+        by: str | None = None,
     ) -> Forgotten:
         """Withdraw a note with all its versions, so that no answer has it until `restore`.
 
@@ -242,6 +243,7 @@ class Notes:
             force: withdraw also a permanent note (an anchor, a permanent kind, or important), which is else protected.
             dry_run: withdraw nothing, and return what would happen.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
+            by: who asks for it, as `Withdrawals.withdraw`.
 
         Raises:
             NoteNotFound: absent, of others, withdrawn, or expired.
@@ -252,7 +254,7 @@ class Notes:
         if not is_protected and not dry_run:
             # Asked anew in each attempt: the note may be made permanent meanwhile.
             spares = None if force else _is_permanent
-            is_protected = not await self.withdraw(tenant, note_id, may_see=may_see, now=now, spares=spares)
+            is_protected = not await self.withdraw(tenant, note_id, may_see=may_see, now=now, spares=spares, by=by)
         text = orjson.loads(row["payload"])["text"]
         return Forgotten(note_id=note_id, text=text, forgotten=not is_protected and not dry_run, protected=is_protected)
 
@@ -265,12 +267,14 @@ class Notes:
         key: str | None = None,
         now: int | None = None,
         spares: Callable[[asyncpg.Record], bool] | None = None,
+        by: str | None = None,
     ) -> bool:
         """Withdraw a note with all its versions, so that no answer has it; return whether it is withdrawn.
 
         Args:
             key: the caller's own name for this call: a repeat changes nothing.
             spares: tells of the note's current row whether the note stays.
+            by: who asks for it, as `Withdrawals.withdraw`.
 
         Raises:
             NoteNotFound: absent, of others, withdrawn by another call, or expired.
@@ -288,12 +292,14 @@ class Notes:
             if spares is not None and spares(row):
                 return False
             # Only the first attempt carries the key: with it, a further one would count as the call's own repeat.
-            await self._withdraw(tenant, note_id, "forgotten", may_see, key=None if attempt else source_key)
+            await self._withdraw(tenant, note_id, "forgotten", may_see, key=None if attempt else source_key, by=by)
             if not (await self._rows.current(tenant, note_id, may_see))["live"]:
                 return True
         raise Overloaded("it is being amended again and again; retry")
 
-    async def restore(self, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None) -> None:
+    async def restore(
+        self, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None, by: str | None = None
+    ) -> None:
         """Bring a withdrawn or expired note back in its last version; a live note stays as it is.
 
         The restored note does not expire again by itself until somebody changes it.
@@ -301,6 +307,7 @@ class Notes:
         Args:
             may_see: tells whether the caller may see what given participants see.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
+            by: who asks for it, as `Withdrawals.withdraw`.
 
         Raises:
             NoteNotFound: absent, or of others.
@@ -312,7 +319,19 @@ class Notes:
         # Only what was withdrawn can be restored, and maintenance may not have withdrawn an expired note yet.
         if row["live"] and not await self._rows.is_live(row, now):
             await self.expire(tenant, note_id, now)
-        await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see)
+        await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see, by=by)
+
+    async def acts(self, tenant: str, note_id: str, *, may_see: MaySee) -> list[WithdrawalAct]:
+        """Return how a note was withdrawn and restored, newest first; nothing where it is absent, or of others.
+
+        Args:
+            may_see: tells whether the caller may see what given participants see.
+        """
+        try:
+            row = await self._rows.current(tenant, note_id, may_see)
+        except NoteNotFound:
+            return []
+        return await self._withdrawals.acts(tenant, row["event_id"], may_see=may_see)
 
     async def is_forgotten(self, tenant: str, note_id: str, *, may_see: MaySee) -> bool:
         """Tell whether a note was forgotten and not restored since; not where it is absent, or of others.
@@ -335,12 +354,19 @@ class Notes:
         return True
 
     async def _withdraw(
-        self, tenant: str, note_id: str, reason: Reason, may_see: MaySee, key: str | None = None
+        self,
+        tenant: str,
+        note_id: str,
+        reason: Reason,
+        may_see: MaySee,
+        *,
+        key: str | None = None,
+        by: str | None = None,
     ) -> None:
         """Withdraw all versions of a note."""
         async with self._database.read(tenant) as connection:
             versions = [row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note_id)]
-        await self._withdrawals.withdraw_versions(tenant, versions, reason, may_see=may_see, key=key)
+        await self._withdrawals.withdraw_versions(tenant, versions, reason, may_see=may_see, key=key, by=by)
 
     def _checked(self, content: str) -> str:
         content = content.strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from myria.access.withdrawal_journal import WithdrawalJournal
 from myria.db.database import Database
 from myria.log.event_log import EventLog
 from myria.log.projections import FoldingStatement, Projection
@@ -26,6 +27,7 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
     """
     return (
         WithdrawalProjection(),
+        WithdrawalJournal(),
         NoteProjection(evaluates=evaluates),
         SessionProjection(),
         FoldingStatement(LINK_TYPE, "links.fold"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from myria.errors import EventNotFound
 from myria.log.payloads import speaker_of, whole_text
+from myria.log.withdrawal.commands import MaySee, WithdrawalAct
 from myria.notes.model import NOTE_TYPE
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.forms import Page
@@ -23,8 +25,17 @@ _OF_ALL_KINDS = {"include_internal": True, "include_superseded": True}
 
 
 async def event(desk: Desk, request: Request) -> Page:
-    """Show an event."""
-    answer = await desk.ask("get_event", event_id=request.path_params["event_id"], **_OF_ALL_KINDS)
+    """Show an event; to an administrator also that it was forgotten, and by whom."""
+    event_id = request.path_params["event_id"]
+    try:
+        answer = await desk.ask("get_event", event_id=event_id, **_OF_ALL_KINDS)
+    except ToolRefused as refused:
+        if refused.code != EventNotFound.code:
+            raise
+        acts = await acts_told(desk, desk.memory.withdrawals.acts, event_id, desk.masks.sees)
+        if not acts["is_gone"]:
+            raise
+        return "gone.html", {"what": "event", "id": event_id, **acts}
     event = answer["event"]
     asked_as = desk.participants
     stands = await desk.memory.retrieval.event_provenance(desk.tenant, event["event_id"], desk.masks)
@@ -42,7 +53,26 @@ async def event(desk: Desk, request: Request) -> Page:
         "later": later.get(event["event_seq"], ()),
         "stands": stands or {"replaces": [], "path": [], "subjects": []},
         "note": await _note_of(desk, event),
+        **await acts_told(desk, desk.memory.withdrawals.acts, event["event_id"], desk.masks.sees),
         **await _around(desk, event),
+    }
+
+
+async def acts_told(
+    desk: Desk, acts_of: Callable[..., Awaitable[Sequence[WithdrawalAct]]], thing_id: str, may_see: MaySee
+) -> Json:
+    """Return what pages tell administrators of who withdrew and restored something: `acts`, and names of their keys.
+
+    `is_gone` says whether it was forgotten, or has expired, and was not restored since. Others are told of nothing.
+
+    Args:
+        acts_of: looks the acts up, of an event or of a note.
+    """
+    acts = await acts_of(desk.tenant, thing_id, may_see=may_see) if desk.is_admin else ()
+    return {
+        "acts": acts,
+        "is_gone": bool(acts) and acts[0].reason in ("forgotten", "expired"),
+        "key_names": await desk.key_names(act.by for act in acts),
     }
 
 

@@ -21,6 +21,7 @@ from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.events import acts_told
 from myria_server.console.fields import whole_number_of
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.names import NAMES
@@ -119,7 +120,8 @@ async def overview(desk: Desk, request: Request) -> Page:
         "next_cursor": answer.get("nextCursor"),
         "stats": stats["stats"],
         "topics": stats["topics"][:_PAGE],
-        "forgotten": await _forgotten(desk),
+        "forgotten": (forgotten := await _forgotten(desk)),
+        "key_names": await desk.key_names(one.by for one in forgotten),
         "done": parameters.get("done", ""),
         "done_note": parameters.get("note", ""),
     }
@@ -145,11 +147,17 @@ def _nothing(_participants: Sequence[str]) -> bool:
 
 
 async def note(desk: Desk, request: Request) -> Page:
-    """Show a note: what it says now, its versions, what it replaced, its links and its feedback."""
+    """Show a note: what it says now, its versions, what it replaced, its links and its feedback.
+
+    An administrator is also shown that it was forgotten, and by whom.
+    """
     desk.principal.need_api("agent")
     tenant = desk.tenant
     may_see = who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
     note_id = await desk.memory.note_id(tenant, request.path_params["note_id"])
+    acts = await acts_told(desk, desk.memory.notes.acts, note_id, may_see)
+    if acts["is_gone"]:
+        return "gone.html", {"what": "note", "id": note_id, "names": _names(desk), **acts}
     stands = await standing(desk.memory.database, tenant, note_id, may_see=may_see)
     # Links of a replaced note are left out, as everywhere.
     around = await desk.memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
@@ -170,6 +178,7 @@ async def note(desk: Desk, request: Request) -> Page:
         "links": [] if around is None else _links(around),
         "feedback": await _feedback(desk, note_id),
         "done": request.query_params.get("done", ""),
+        **acts,
     }
 
 

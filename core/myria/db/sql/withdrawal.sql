@@ -25,9 +25,10 @@ LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event
 LEFT JOIN myria.scopes successor_scope ON successor_scope.tenant_id = $1 AND successor_scope.scope_id = successor.scope_id;
 
 -- name: forgotten
--- What was forgotten, and neither restored nor erased since, among the newest $2 withdrawals of a tenant; newest first.
+-- What was forgotten, by whom, and neither restored nor erased since, among the newest $2 withdrawals of a tenant; newest
+-- first.
 SELECT e.event_id, CASE WHEN e.type = 'myria.note' THEN e.payload -> 'note' ->> 'id' END AS note_id, a.ingested_at,
-       s.participants
+       a.payload ->> 'by' AS by, s.participants
 FROM (SELECT x.scope_id, x.event_seq, x.by_event_seq, x.reason FROM myria.withdrawn x
       WHERE x.tenant_id = $1 ORDER BY x.by_event_seq DESC LIMIT $2) w
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = w.scope_id
@@ -38,6 +39,40 @@ WHERE w.reason = 'forgotten' AND NOT e.internal
                   WHERE y.tenant_id = $1 AND y.event_seq = w.event_seq AND y.by_event_seq > w.by_event_seq)
   AND NOT EXISTS (SELECT FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq)
 ORDER BY w.by_event_seq DESC, w.event_seq DESC;
+
+-- name: acts
+-- How an event that is not erased was withdrawn and restored, newest first; what replaced it is not among that.
+SELECT w.reason, a.ingested_at, coalesce(a.payload ->> 'by', a.payload -> 'review' ->> 'by') AS by,
+       a.payload -> 'review' ->> 'why' AS why, s.participants
+FROM myria.events e
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+JOIN myria.withdrawn w ON w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.superseded_by IS NULL
+JOIN myria.events a ON a.tenant_id = $1 AND a.event_seq = w.by_event_seq
+WHERE e.tenant_id = $1 AND e.event_id = $2
+  AND NOT EXISTS (SELECT FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq)
+ORDER BY w.by_event_seq DESC LIMIT $3;
+
+-- name: write_acts
+-- What somebody forgot or restored, into the journal of access: one act for each who, and of each reason, however many
+-- events it names. Of a note the act names the note. The statement before folded these withdrawals.
+INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, details)
+SELECT $1, 'act', n.by, 'memory.' || n.reason, (array_agg(n.id ORDER BY n.first))[1], 'ok',
+       jsonb_build_object('count', count(*), 'ids', (array_agg(n.id ORDER BY n.first))[:20])
+FROM (
+    SELECT a.payload ->> 'by' AS by, w.reason, min(w.event_seq) AS first,
+           coalesce(CASE WHEN e.type = 'myria.note' THEN e.payload -> 'note' ->> 'id' END, e.event_id) AS id
+    FROM unnest($2::bigint[]) AS stored (event_seq)
+    JOIN myria.withdrawn w ON w.tenant_id = $1 AND w.by_event_seq = stored.event_seq
+    CROSS JOIN LATERAL (
+        SELECT x.payload FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
+    ) a
+    CROSS JOIN LATERAL (
+        SELECT x.event_id, x.type, x.payload FROM myria.events x
+        WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq OFFSET 0
+    ) e
+    GROUP BY 1, 2, 4
+) n
+GROUP BY n.by, n.reason;
 
 -- name: fold
 -- The events were stored by the statement before.

@@ -51,17 +51,34 @@ class WithdrawalResult:
         }
 
 
+_ACTS = 20
+"""Withdrawals and restorations of one event that are told, the newest."""
+
 _NEWEST = 1_000
 """Withdrawals of a tenant among which is looked for what was forgotten lately."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Restorable:
-    """A note or an event that was forgotten: by what id it is restored, and when it was forgotten (RFC 3339)."""
+    """A note or an event that was forgotten: by what id it is restored, when it was forgotten (RFC 3339), and by whom.
+
+    `by` is None where nobody is named.
+    """
 
     restored_by: str
     at: str
     is_note: bool
+    by: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WithdrawalAct:
+    """That an event was withdrawn or restored: when (RFC 3339), by whom, and a reviewer's words on why, where known."""
+
+    reason: Reason
+    at: str
+    by: str | None
+    why: str | None
 
 
 class Withdrawals:
@@ -84,12 +101,14 @@ class Withdrawals:
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> WithdrawalResult:
         """Remove events from every answer, all or none, by one withdrawal per scope. A repeat changes nothing.
 
         Args:
             may_append: raises if the caller may not append to a channel; then it may not withdraw its events either.
             dry_run: only return what would happen.
+            by: who asks for it, for the log and the journal of access; None where nobody does.
 
         Raises:
             NoteHeld: an event waits for a review, or was refused in one.
@@ -98,15 +117,23 @@ class Withdrawals:
         """
         rows = await self._resolve(tenant, event_ids, may_see, may_append)
         _refuse_withheld(rows)
-        return await self._withdraw(tenant, rows, reason, dry_run=dry_run, key=None)
+        return await self._withdraw(tenant, rows, reason, dry_run=dry_run, key=None, by=by)
 
     async def withdraw_versions(
-        self, tenant: str, event_ids: Sequence[str], reason: Reason, *, may_see: MaySee, key: str | None = None
+        self,
+        tenant: str,
+        event_ids: Sequence[str],
+        reason: Reason,
+        *,
+        may_see: MaySee,
+        key: str | None = None,
+        by: str | None = None,
     ) -> None:
         """Remove all versions of one thing from every answer, however many; erased ones are accepted, and stay erased.
 
         Args:
             key: source key of the first withdrawal; if that one is stored already, its events are skipped.
+            by: as `withdraw`.
 
         Raises:
             EventNotFound: an event does not exist, or may not be seen.
@@ -115,7 +142,7 @@ class Withdrawals:
             batch = event_ids[start : start + MAX_WITHDRAWN]
             if key is None or not await self.was_made(tenant, key):
                 rows = await self._resolve(tenant, batch, may_see, lambda _: None, also_erased=True)
-                await self._withdraw(tenant, rows, reason, dry_run=False, key=key)
+                await self._withdraw(tenant, rows, reason, dry_run=False, key=key, by=by)
             key = None  # only the first withdrawal has the key
 
     async def was_made(self, tenant: str, key: str) -> bool:
@@ -151,9 +178,25 @@ class Withdrawals:
             is_note = row["note_id"] is not None
             if (may_see_notes if is_note else may_see_events)(row["participants"]):
                 restored_by, at = row["note_id"] or row["event_id"], rfc3339_of(row["ingested_at"])
-                one = Restorable(restored_by=restored_by, at=at, is_note=is_note)
+                one = Restorable(restored_by=restored_by, at=at, is_note=is_note, by=row["by"])
                 forgotten.setdefault(restored_by, one)
         return list(forgotten.values())[:most]
+
+    async def acts(self, tenant: str, event_id: str, *, may_see: MaySee) -> list[WithdrawalAct]:
+        """Return how an event was withdrawn and restored, newest first; what replaced it is not among that.
+
+        Nothing is returned of an event that is absent, of others, or erased.
+
+        Args:
+            may_see: tells whether the caller may see what given participants see.
+        """
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("withdrawal.acts"), tenant, event_id, _ACTS)
+        return [
+            WithdrawalAct(reason=row["reason"], at=rfc3339_of(row["ingested_at"]), by=row["by"], why=row["why"])
+            for row in rows
+            if may_see(row["participants"])
+        ]
 
     async def restore(
         self,
@@ -163,12 +206,13 @@ class Withdrawals:
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
+        by: str | None = None,
     ) -> WithdrawalResult:
         """Restore withdrawn events to every answer, all or none; see `withdraw`."""
         rows = await self._resolve(tenant, event_ids, may_see, may_append)
         _refuse_withheld(rows)
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
-        return await self._append(tenant, rows, changed, "restored", dry_run=dry_run)
+        return await self._append(tenant, rows, changed, "restored", dry_run=dry_run, by=by)
 
     async def append(
         self,
@@ -256,11 +300,18 @@ class Withdrawals:
         return True
 
     async def _withdraw(
-        self, tenant: str, rows: Sequence[asyncpg.Record], reason: Reason, *, dry_run: bool, key: str | None
+        self,
+        tenant: str,
+        rows: Sequence[asyncpg.Record],
+        reason: Reason,
+        *,
+        dry_run: bool,
+        key: str | None,
+        by: str | None,
     ) -> WithdrawalResult:
         # A superseded event can still be found on request, so it can be forgotten; not the other way round.
         changed = [row for row in rows if row["reason"] != reason and _rank(row["reason"]) <= _rank(reason)]
-        return await self._append(tenant, rows, changed, reason, dry_run=dry_run, key=key)
+        return await self._append(tenant, rows, changed, reason, dry_run=dry_run, key=key, by=by)
 
     async def _append(
         self,
@@ -270,11 +321,12 @@ class Withdrawals:
         reason: Reason,
         *,
         dry_run: bool,
+        by: str | None,
         key: str | None = None,
     ) -> WithdrawalResult:
         """Append one withdrawal per scope for the rows in `changed`, and report about all rows."""
         if changed and not dry_run:
-            first, *others = by_scope(changed, Withdrawal(reason=reason, events=()), key=None)
+            first, *others = by_scope(changed, Withdrawal(reason=reason, events=(), by=by), key=None)
             await self._log.append_events(tenant, [first._replace(source_event_key=key), *others])
         ids = {row["event_id"] for row in changed}
         return WithdrawalResult(

@@ -50,13 +50,15 @@ class Withdrawal:
     """What a withdrawal says.
 
     `events` are ids of events of its scope with lower numbers. What replaced superseded ones is named by its id, or
-    by its dedupe key (hex) where it has one, since a repeated append may find its successor stored already.
+    by its dedupe key (hex) where it has one, since a repeated append may find its successor stored already. `by` is who
+    asked for it, None where nobody did: upkeep, or an event that replaced another one.
     """
 
     reason: Reason
     events: tuple[str, ...]
     superseded_by: str | None = None
     superseded_by_key: str | None = None
+    by: str | None = None
     decision: ReviewDecision | None = None
 
     @classmethod
@@ -70,6 +72,7 @@ class Withdrawal:
             events=tuple(event for event in events if isinstance(event, str)),
             superseded_by=payload.get("superseded_by"),
             superseded_by_key=payload.get("superseded_by_key"),
+            by=payload.get("by"),
             decision=decision_of(payload),
         )
 
@@ -80,6 +83,8 @@ class Withdrawal:
             payload["superseded_by"] = self.superseded_by
         if self.superseded_by_key is not None:
             payload["superseded_by_key"] = self.superseded_by_key
+        if self.by is not None:
+            payload["by"] = self.by
         if self.decision is not None:
             payload["review"] = {"before": self.decision.before, "by": self.decision.by, "why": self.decision.why}
         return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)

@@ -253,14 +253,16 @@ class Memories:
             )
         return version
 
-    async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee, key: str | None = None) -> None:
+    async def withdraw(
+        self, tenant: str, memory_id: str, *, may_see: MaySee, key: str | None = None, by: str | None = None
+    ) -> None:
         """Withdraw a memory with all its versions; see `Notes.withdraw`.
 
         Raises:
             NoteNotFound: absent, of others, or withdrawn by another call.
         """
         try:
-            await self._notes.withdraw(tenant, memory_id, may_see=may_see, key=key)
+            await self._notes.withdraw(tenant, memory_id, may_see=may_see, key=key, by=by)
         except NoteNotFound as error:
             raise _absent() from error
 

@@ -85,6 +85,7 @@ async def withdraw_events(call: ApiCall, request: inputs.WithdrawInput) -> Json:
             may_see=call.principal.asking(request.participants).sees,
             may_append=call.principal.need_channel,
             dry_run=request.dry_run,
+            by=call.principal.actor,
         )
     return withdrawn.to_json()
 
@@ -98,6 +99,7 @@ async def restore_events(call: ApiCall, request: inputs.NamedEventsInput) -> Jso
             may_see=call.principal.asking(request.participants).sees,
             may_append=call.principal.need_channel,
             dry_run=request.dry_run,
+            by=call.principal.actor,
         )
     return restored.to_json()
 

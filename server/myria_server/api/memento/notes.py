@@ -167,7 +167,12 @@ async def forget(call: AgentCall, request: ForgetInput) -> Answered:
     for note_id in note_ids:
         try:
             outcome = await call.memory.notes.forget(
-                call.tenant, note_id, may_see=call.who.masks.sees, force=request.force, dry_run=request.dryRun
+                call.tenant,
+                note_id,
+                may_see=call.who.masks.sees,
+                force=request.force,
+                dry_run=request.dryRun,
+                by=call.principal.actor,
             )
         except NoteNotFound:
             continue
@@ -209,6 +214,7 @@ async def _forget_event(call: AgentCall, event_name: str, *, dry_run: bool) -> A
             may_see=call.who.masks.sees,
             may_append=call.principal.need_channel,
             dry_run=dry_run,
+            by=call.principal.actor,
         )
     except EventNotFound:
         absent = _event_not_found(event_name)
@@ -226,13 +232,17 @@ async def restore(call: AgentCall, request: NamedInput) -> Answered:
         restored_id = await _event_id(call, request.id)
         try:
             await call.memory.withdrawals.restore(
-                call.tenant, [restored_id], may_see=call.who.masks.sees, may_append=call.principal.need_channel
+                call.tenant,
+                [restored_id],
+                may_see=call.who.masks.sees,
+                may_append=call.principal.need_channel,
+                by=call.principal.actor,
             )
         except EventNotFound:
             raise _event_not_found(request.id) from None
     else:
         restored_id = await call.note_id(request.id)
-        await call.memory.notes.restore(call.tenant, restored_id, may_see=call.who.masks.sees)
+        await call.memory.notes.restore(call.tenant, restored_id, may_see=call.who.masks.sees, by=call.principal.actor)
     return {"success": True, "id": restored_id, "restored": True}, f"Restored {restored_id}."
 
 

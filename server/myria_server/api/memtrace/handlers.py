@@ -164,11 +164,18 @@ async def withdraw_memory(call: RestCall, request: None) -> Json:
     may_see, may_append = call.whose.masks.sees, call.principal.need_channel
     if not call.entry_id.startswith(EVENT_ID_PREFIX):
         may_append(NOTE_CHANNEL)
-        await call.memory.memories.withdraw(call.tenant, call.entry_id, may_see=may_see, key=call.own_key)
+        await call.memory.memories.withdraw(
+            call.tenant, call.entry_id, may_see=may_see, key=call.own_key, by=call.principal.actor
+        )
         return {}
     try:
         await call.memory.withdrawals.withdraw(
-            call.tenant, [call.entry_id], "forgotten", may_see=may_see, may_append=may_append
+            call.tenant,
+            [call.entry_id],
+            "forgotten",
+            may_see=may_see,
+            may_append=may_append,
+            by=call.principal.actor,
         )
     except EventNotFound as error:
         raise NoteNotFound("memory not found") from error
