@@ -228,8 +228,12 @@ def _verdict_before_build(observed: Observed) -> _Verdict:
     if (problem := _problem(observed)) is not None:
         published = _published(FALSE, reasons.NOT_SUCCEEDED, "nothing was built")
         return _Verdict(_succeeded(FALSE, *problem), published, close_request)
+    if rebuild.wants("abort") and is_open:
+        # The request becomes a build that was given up, so that the history has it; the status then follows from that.
+        aborting = _succeeded(UNKNOWN, reasons.ABORTING, "the request is about to be given up")
+        return _Verdict(aborting, _published(UNKNOWN, reasons.PENDING, "the build has not begun"), Step(Do.ABORT))
     if rebuild.wants("abort") or situation.closed:
-        return _Verdict(*_both(FALSE, reasons.ABORTED, "aborted before it began"), close_request)
+        return _Verdict(*_both(FALSE, reasons.ABORTED, "aborted before it began"))
     not_published = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
     if situation.request_id is None:
         step = Step(Do.ASK)

@@ -218,7 +218,11 @@ class Ledger:
         )
 
     async def abort(self, tenant: str, build_id: str, *, name: str, reason: str) -> None:
-        """Give up the unfinished or held build of a resource; a build that ended otherwise is unchanged."""
+        """Give up the unfinished or held build of a resource; a build that ended otherwise is unchanged.
+
+        Args:
+            build_id: the build, or a request that waits, which becomes a build that was given up.
+        """
         with suppress(errors.BuildEnded):
             await self._registry.abort(tenant, build_id, actor=f"MyriaRebuild {name}", reason=reason)
         await self._registry.tidy(tenant)

@@ -340,6 +340,8 @@ class Reconciler:
                     await ledger.end_build(build.tenant, build.row.build_id, step.reason, step.message)
             case Do.ABORT if build is not None:
                 await ledger.abort(build.tenant, build.row.build_id, name=rebuild.name, reason="its abort is set")
+            case Do.ABORT if (request_id := observed.situation.request_id) is not None:
+                await ledger.abort(rebuild.tenant, request_id, name=rebuild.name, reason="its abort is set")
             case Do.PUBLISH if build is not None:
                 await ledger.publish(rebuild, build)
         return AT_ONCE

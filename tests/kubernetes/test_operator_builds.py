@@ -201,6 +201,15 @@ def test_a_build_that_an_administrator_gives_up_ends_its_resource(installation: 
     assert reason(ended) == reason(ended, "Published") == ("False", "Aborted")
     assert "given up by ada: wrong model" in condition(ended, "Succeeded")["message"]
     assert not place.jobs_of(ended)
+    # Its own abort is told in the same way, in the status and in the history of builds.
+    place.rebuild("regretted", suspend=True)
+    wait_until(lambda: installation.databases.loop.run(waiting()), 20, "the request")
+    place.kubectl("patch", "mrb", "regretted", "--type=merge", "-p", '{"spec": {"abort": true}}')
+    ended = place.wait_terminal("regretted")
+    assert reason(ended) == reason(ended, "Published") == ("False", "Aborted")
+    assert "given up by MyriaRebuild regretted: its abort is set" in condition(ended, "Succeeded")["message"]
+    given_up = installation.builds()[-1]
+    assert (given_up["build_id"], given_up["status"]) == (ended["status"]["buildID"], "aborted")
 
 
 def test_a_resource_of_another_installation_is_left_alone(installation: Installation) -> None:

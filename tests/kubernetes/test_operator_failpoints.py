@@ -51,7 +51,7 @@ STORIES = (
     ("patch jobs", "suspended"),
     ("suspend_build", "suspended"),
     ("suspend_request", "suspended_early"),
-    ("close_request", "closed"),
+    ("close_request", "unwanted"),
     ("publish", "approved"),
     ("roll_back", "rolled_back"),
     ("give_up", "given_up"),
@@ -150,7 +150,7 @@ class Story:
                 await append(self.installation.database.server_dsn, conversation(4, start=start))
                 await builds.build(self.installation.database)
         spec: dict[str, Any] = {}
-        if name == "closed":
+        if name == "unwanted":
             spec = {"suspend": True}
         if name == "approved":
             spec = {"approve": True, "build": {"publish": "Hold"}}
@@ -178,10 +178,10 @@ class Story:
             await until(lambda: reason(self.place.get("one")) == ("Unknown", "SuspendRequested"))
             await until(lambda: [one["suspended"] for one in self._requests()] == [True])
             await self._change(suspend=False)
-        if name == "closed":
+        if name == "unwanted":
             await until(lambda: reason(self.place.get("one")) == ("Unknown", "SuspendRequested"))
             await until(self._requests)
-            await self._change(abort=True)
+            await asyncio.to_thread(self.place.admin.delete, "MyriaRebuild", "one", self.place.name)
 
     async def end(self, name: str) -> None:
         """What must come of it."""
@@ -196,6 +196,11 @@ class Story:
             await until(lambda: [one["status"] for one in self.installation.builds()] == ["aborted"])
             await until(lambda: not self.place.admin.objects("Job", self.place.name))
             return
+        if name == "unwanted":
+            closed = "SELECT 1 FROM myria.rebuild_requests WHERE closed_at IS NOT NULL"
+            await until(lambda: self.installation.query(closed))
+            assert not self.installation.builds()
+            return
         if name == "suspended":
             await until(lambda: reason(self.place.get("one"), "Suspended") == ("True", "SuspendRequested"))
             await until(lambda: not self.place.jobs_of(self.place.get("one"))[0]["status"].get("active"))
@@ -206,14 +211,13 @@ class Story:
         expected = {
             "failing": ("False", "WorkerLost"),
             "aborted": ("False", "Aborted"),
-            "closed": ("False", "Aborted"),
             "approved": ("True", "Held"),
             "rolled_back": ("True", "RolledBack"),
             "given_up": ("False", "NoPreviousSnapshot"),
         }
         assert reason(found) == expected.get(name, ("True", "BuildPublished")), found["status"]
         jobs = self.place.jobs_of(found)
-        assert len(jobs) == (0 if name in {"rolled_back", "given_up", "closed"} else 1)
+        assert len(jobs) == (0 if name in {"rolled_back", "given_up"} else 1)
         if name == "approved":
             await until(lambda: reason(self.place.get("one"), "Published") == ("True", "Approved"))
         mine = [one for one in self.installation.builds() if one["resource_uid"] == found["metadata"]["uid"]]
@@ -222,7 +226,7 @@ class Story:
         if name == "aborted":
             await until(lambda: not self.place.jobs_of(found)[0]["status"].get("active"))
         moves = self.installation.query("SELECT kind FROM myria.pointer_moves WHERE resource_uid IS NOT NULL")
-        assert len(moves) == (0 if name in {"failing", "aborted", "given_up", "closed"} else 1)
+        assert len(moves) == (0 if name in {"failing", "aborted", "given_up"} else 1)
 
     async def _looked_again(self) -> None:
         """Wait until the operator has asked the database a few times more what is new."""

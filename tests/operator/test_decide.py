@@ -171,7 +171,14 @@ TABLE: list[tuple[str, Observed, str, str, Do]] = [
         "False NotSucceeded",
         Do.GIVE_UP,
     ),
-    ("aborted while it waits", view({"abort": True}), "False Aborted", "False Aborted", Do.CLOSE_REQUEST),
+    ("aborted while it waits", view({"abort": True}), "Unknown Aborting", "Unknown Pending", Do.ABORT),
+    (
+        "aborted while it waits, and closed meanwhile",
+        view({"abort": True}, situation=situation(closed=True)),
+        "False Aborted",
+        "False Aborted",
+        Do.NOTHING,
+    ),
     (
         "aborted at once",
         view({"abort": True}, situation=situation(request_id=None)),
