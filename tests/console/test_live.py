@@ -147,7 +147,7 @@ async def test_nobody_watches_a_build_that_there_is_not(browser: Browser, build_
 
 async def test_the_page_says_that_vectors_wait(browser: Browser, database: Database) -> None:
     """Since when, and what that means for builds and answers, without what the provider said."""
-    assert "No event waits for a vector" in text_of((await browser.get("/console/changes")).text)
+    assert "Vectors are off." in text_of((await browser.get("/console/changes")).text)
     async with Pool(database.operator_dsn) as control, control.write("default") as connection:
         await connection.execute(sql("builds.ensure_tenant"), "default")
         await connection.execute(sql("triggers.note_wait"), "default", "vectors", "401: no credit")

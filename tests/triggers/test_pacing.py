@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from myria.builds.due import Due, NewestBuild, Tail, TriggerState, due
+from myria.builds.snapshots import Registry
 from myria.control import ControlLoop
 from myria.db.database import Database as Pool
 from myria.errors import ConfigurationError
@@ -170,6 +171,26 @@ async def test_appends_right_after_a_build_wait(database: Database, asked: Calla
     found = await loop.due(TENANT)
     assert found is not None
     assert found.trigger == "tail_threshold"
+
+
+async def test_a_status_says_until_when_builds_rest(database: Database) -> None:
+    """In proportion to what the newest build took, from its end on; else, or if somebody asked for it, null."""
+    await append(database.server_dsn, conversation(20))
+    await builds.build(database, trigger="inactivity")
+    async with Pool(database.server_dsn) as pool:
+        registry = Registry(pool, builds.settings())
+        for took_s, ended_s, is_resting in ((100.0, 300.0, True), (100.0, 901.0, False), (1_000.0, 901.0, True)):
+            await last_build(database, took_s=took_s, ended_s=ended_s)
+            status = await registry.status(TENANT)
+            assert (status["resting_until"] is not None) == is_resting
+            if is_resting:
+                rest = datetime.fromisoformat(status["resting_until"]) - datetime.fromisoformat(
+                    status["last_build"]["finished_at"]
+                )
+                assert rest.total_seconds() == pytest.approx(9 * took_s, abs=1)
+        await builds.build(database)
+        await last_build(database, took_s=100.0, ended_s=300.0)
+        assert (await registry.status(TENANT))["resting_until"] is None
 
 
 async def test_what_the_database_counts(database: Database, asked: Callable[..., ControlLoop]) -> None:

@@ -259,7 +259,7 @@ def _status_fields(where: str, answer: Json) -> list[tuple[str, object]]:
     """Return the lines of `myria status`, as names and values; an empty name continues the line above."""
     inactivity, tail = answer["triggers"]["inactivity"], answer["triggers"]["tail_threshold"]
     last_build, degraded, active = answer.get("last_build"), answer["degraded"], answer["active_snapshot_id"]
-    is_manual_on = answer["triggers"]["manual"]["enabled"]
+    is_manual_on, rest_end = answer["triggers"]["manual"]["enabled"], answer["resting_until"]
     last_event_text = (
         f"; the last event came at {console.to_the_second(inactivity['last_event_at'])}"
         if inactivity["last_event_at"]
@@ -274,6 +274,7 @@ def _status_fields(where: str, answer: Json) -> list[tuple[str, object]]:
         ("queued", answer["queued"]),
         *(("", f"{one['request_id']} waits {WAITS_FOR[one['waits_for']]}") for one in answer["waiting"]),
         ("automatic builds", f"paused: {answer['paused_reason']}" if answer["paused"] else "on"),
+        ("", rest_end and f"they rest until {console.to_the_second(rest_end)}, after a long one"),
     ]
     if last_build:
         rows.append(("last build", f"{last_build['status']} ({last_build['trigger']}), {last_build['build_id']}"))

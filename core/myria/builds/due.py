@@ -11,6 +11,7 @@ from typing import Literal
 
 import asyncpg
 
+from myria.builds.model import BuildRow
 from myria.db.clock import to_microseconds
 from myria.settings import BuilderSettings
 
@@ -130,6 +131,16 @@ def rest_s(state: TriggerState, *, time_share: float, min_interval_s: float) -> 
         return 0.0
     rest = max(newest.took_s * (1 / time_share - 1), min_interval_s)
     return max(0.0, rest - newest.ended_s)
+
+
+def resting_until(newest: BuildRow | None, settings: BuilderSettings) -> datetime | None:
+    """Return until when automatic builds rest after the newest one; None while it runs, and if somebody asked for it.
+
+    A tail of `builder.long_tail_events` ends that earlier.
+    """
+    if newest is None or newest.started_at is None or newest.finished_at is None or newest.trigger == "manual":
+        return None
+    return newest.finished_at + (newest.finished_at - newest.started_at) * (1 / settings.time_share - 1)
 
 
 def due(state: TriggerState, tail: Tail | None, settings: BuilderSettings) -> Due | float | None:

@@ -16,7 +16,7 @@ import asyncpg
 import orjson
 
 from myria import errors
-from myria.builds.due import Trigger
+from myria.builds.due import Trigger, resting_until
 from myria.builds.finish import degraded_build, free_numbers, move_pointer
 from myria.builds.history import BuildHistory, build_summary, waiting_requests
 from myria.builds.model import BuildRow, Resource
@@ -155,6 +155,7 @@ class Registry(BuildHistory):
         elif held is not None:
             paused_reason, paused_at = "held_snapshot", held["completed_at"]
         builder = self._settings.builder
+        rests = resting_until(build, builder)
         return {
             "active_snapshot_id": active["snapshot_id"] if active is not None else None,
             "degraded": None if degraded is None else asdict(degraded),
@@ -183,6 +184,7 @@ class Registry(BuildHistory):
             "waits": orjson.loads(state["waits"]) if state is not None else {},
             "consecutive_failures": state["consecutive_failures"] if state is not None else 0,
             "retry_at": rfc3339_or_none(state["retry_at"]) if state is not None and state["backing_off"] else None,
+            "resting_until": rfc3339_or_none(rests) if state is not None and rests and rests > state["now"] else None,
             "embeddings": chosen(self._settings).why,
         }
 

@@ -442,6 +442,10 @@ class Status(OpenAnswer):
     )
     consecutive_failures: int = Field(description="Builds that failed since the last good one")
     retry_at: str | None
+    resting_until: str | None = Field(
+        description="Until when automatic builds rest, unless very many events wait: they take `builder.time_share` of "
+        "the time. null: they do not"
+    )
     embeddings: str = Field(description="Whether this process compares vectors, and why or why not, in words")
 
 

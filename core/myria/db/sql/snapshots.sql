@@ -180,5 +180,5 @@ LIMIT 1;
 
 -- name: pause_state
 SELECT t.auto_paused_at, t.auto_paused_reason, t.attempted_cutoff, t.consecutive_failures, t.retry_at, t.waits,
-       coalesce(t.retry_at > clock_timestamp(), false) AS backing_off
+       coalesce(t.retry_at > clock_timestamp(), false) AS backing_off, clock_timestamp() AS now
 FROM myria.tenants t WHERE t.tenant_id = $1;
