@@ -38,6 +38,21 @@ async def test_an_answer_leads_to_its_event_and_topic(served: Served, browser: B
     assert "Events 6" in text_of(topic.text)
 
 
+async def test_an_empty_answer_says_whether_anything_could_be_found(served: Served, browser: Browser) -> None:
+    """Who sees no event at all is told so, and as whom to ask; else how many events were searched in vain."""
+    for key in "ab":
+        await served.call("append_event", event(key, text=f"the kiln {key}"))
+    for path in ({"q": "kiln"}, {"q": "kiln", "view": "topics"}, {"q": "kiln", "view": "text"}):
+        page = await browser.get("/console/ask", **path, **{"as": "eve"})
+        assert "Nothing is kept that eve may see, whatever is asked." in text_of(page.text)
+        assert "Ask as one of them: agent_1 , user_42 ." in text_of(page.text)
+        assert "Ask in other words" not in text_of(page.text)
+    for path in ({"q": "xylophone", "since": "2027-01-01"}, {"channel": "nowhere"}):
+        said = text_of((await browser.get("/console/ask", **path, **{"as": "user_42"})).text)
+        assert "Nothing was found among the 2 events that user_42 may see." in said
+        assert "Ask in other words, as other names, or with fewer filters." in said
+
+
 async def test_a_name_of_another_spelling_is_a_click_away(served: Served, browser: Browser) -> None:
     """Where nothing is visible under a name, the page leads to what is under its other spelling, asked the same."""
     await served.call("append_event", {**event("k", text="the kiln opens on Friday"), "participants": ["dana", "bob"]})

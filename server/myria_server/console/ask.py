@@ -71,8 +71,10 @@ async def view(desk: Desk, request: Request) -> Page:
     else:
         answer, shown = await _as_text(desk, question, asked["budget"])
     others: Sequence[str] = ()
+    visible = 0
     if not answer["root"]["children"] and not question["cursor"]:
         others = [name for name in await names_offered(desk) if name not in desk.names]
+        visible = await desk.memory.retrieval.overview(desk.tenant, desk.masks, lambda overview: overview.events)
     before = whole_number_of(request.query_params.get("seen"))
     return "ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html", {
         **asked,
@@ -83,6 +85,7 @@ async def view(desk: Desk, request: Request) -> Page:
         "outside": _outside_snapshot(answer["root"]),
         "asked_as": desk.participants,
         "others": others,
+        "visible": visible,
         "respelled": _respelled(desk.names, answer.get("other_spellings", {})),
         "made": await desk.memory.registry.freshness(desk.tenant, answer.get("snapshot_id")),
         "is_continued": bool(question["cursor"]),
