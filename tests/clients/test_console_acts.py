@@ -306,6 +306,9 @@ async def _approve_and_take_back(person: Hands, kept: Kept) -> None:
     await person.open("/console/changes")
     await person.go("main a[href*='/changes/discard']", "Discard a held snapshot")
     await person.go("main form button.main", "The snapshot was discarded")
+    compared = person.text.partition("Compare two snapshots")[2].rpartition("Compare")[0]
+    assert "active · " in compared
+    assert ("UTC" in compared) != person.scripts  # with scripts it is in the reader's zone, as elsewhere
     await person.go("main a[href*='/changes/rollback']", "Roll back")
     await _see_what_will_change(person)
     await person.write("#reason", "labels went wrong")

@@ -12,6 +12,10 @@ function localize(root) {
     const moment = new Date(time.dateTime);
     if (!Number.isNaN(moment.getTime())) time.textContent = written(moment, time.dataset.shows === "day");
   }
+  // No element can stand in an option: its moment is what follows the last dot.
+  for (const option of root.querySelectorAll("option[data-at]")) {
+    option.textContent = option.textContent.replace(/[^·]*$/, ` ${written(new Date(option.dataset.at))}`);
+  }
 }
 localize(document);
 const zone = document.getElementById("zone");
