@@ -142,7 +142,13 @@ async def test_every_page_is_accessible_and_whole(
 ) -> None:
     """No page breaks a rule of WCAG 2.2 AA, its own policy or its width; and a question is asked by keyboard alone."""
     texts = ["The kiln opens on Friday", "The glaze is red", LONG, "שלום, the kiln is hot \u202e!", "陶芸の窯は熱い"]
-    stored = await served.call("append_events", {"events": [event(str(n), text=text) for n, text in enumerate(texts)]})
+    events = [event(str(n), text=text) for n, text in enumerate(texts)]
+    called = {"id": "c", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
+    events += [
+        event("called", payload={"tool_calls": [called]}),
+        event("answered", payload={"role": "tool", "tool_call_id": "c", "content": "4 °C. " * 300}),
+    ]
+    stored = await served.call("append_events", {"events": events})
     built = await builds.build(database)
     first, build_id = built.snapshot_id, built.build_id
     await served.call("append_event", event("later", text="The kiln opens on Saturday, not on Friday"))
@@ -150,7 +156,7 @@ async def test_every_page_is_accessible_and_whole(
     await served.call("append_event", event("fresh", text="The kiln is closed"))
     tree = await served.call("query_references", {"participants": ["user_42"], "query": "kiln"})
     topic = next(node["topic_id"] for node in tree.content["root"]["children"] if "topic_id" in node)
-    event_id = stored.content["results"][0]["event_id"]
+    event_id = stored.content["results"][-1]["event_id"]
     note_id = await _kept_note(served)
     await served.call("append_event", event("gone", participants=["gone"]))
     gone = {"of_participants": ["gone"], "expected_events": 1, "reason": LONG}

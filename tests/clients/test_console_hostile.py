@@ -100,6 +100,11 @@ async def _fill(memory: Memory, database: Database, tenant: str, say: Callable[[
     payloads: list[Any] = [
         {"text": f"The kiln opens: {say(text)}", "speaker": say(name)} for text in TEXTS for name in NAMES[:2]
     ]
+    called = {"name": say(MARKUP), "arguments": json.dumps({say(HTMX): say(BREAKS_OUT), "more": say(UNBROKEN)})}
+    payloads += [
+        {"tool_calls": [{"id": say(HTMX), "function": called}] * 9, "content": say(MARKUP)},
+        {"content": [{"type": "tool_result", "tool_use_id": say(HTMX), "content": say(text)} for text in TEXTS]},
+    ]
     payloads += [
         {"text": say(MARKUP) * (MIB // len(MARKUP)), "speaker": say(UNBROKEN)},
         {"text": say("W" * MIB)},
@@ -156,7 +161,7 @@ async def _fill(memory: Memory, database: Database, tenant: str, say: Callable[[
         archivist=who,
         question="when does the kiln open?",
         event=stored[0].event_id,
-        long_event=stored[12].event_id,
+        long_event=stored[14].event_id,
         topic=topic,
         note=kept.note_id,
         before=before,

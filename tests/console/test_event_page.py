@@ -256,3 +256,80 @@ async def test_what_was_said_later_of_what_a_match_names_stands_beside_it(
     await served.call("withdraw_events", {"event_ids": [ids[6]], "participants": ["user_42"]})
     searched = text_of((await browser.get("/console/ask", q="violin Braga", **{"as": "user_42"})).text)
     assert "Later in" not in searched  # what a subject says of it is hidden until the next build
+
+
+_ARGUMENTS = {"city": "Oslo <b>", "days": [1, 2]}
+_ARGUMENTS_AS_TEXT = json.dumps(_ARGUMENTS)
+
+
+async def test_a_call_of_a_tool_and_its_result_lead_to_each_other(served: Served, browser: Browser) -> None:
+    """Each names the tool, its arguments and what it gave, in the shapes of OpenAI and Anthropic and of turns."""
+    function = {"name": "get_weather", "arguments": _ARGUMENTS_AS_TEXT}
+    item = {"type": "function_call", "call_id": "c", "metadata": {"name": "get_weather"}, "content": [{}]}
+    shapes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "chat": (
+            {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c", "function": function}]},
+            {"role": "tool", "tool_call_id": "c", "content": "rain"},
+        ),
+        "responses": (
+            {"type": "function_call", "call_id": "c", "id": "fc_1", **function},
+            {"type": "function_call_output", "call_id": "c", "id": "fc_2", "output": "rain"},
+        ),
+        "messages": (
+            {"content": [{"type": "tool_use", "id": "c", "name": "get_weather", "input": _ARGUMENTS}]},
+            {"content": [{"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "rain"}]}]},
+        ),
+        "turn": (
+            {"text": _ARGUMENTS_AS_TEXT, "speaker": "assistant", "item": item},
+            {"text": "rain", "item": {"type": "function_call_output", "call_id": "c", "output": "rain"}},
+        ),
+    }
+    for name, (calls, gives) in shapes.items():
+        asked = await _append(served, f"{name} a", "", payload=calls, context_id=name, timestamp="2026-03-01T10:00:00Z")
+        given = await _append(served, f"{name} b", "", payload=gives, context_id=name, timestamp="2026-03-01T10:01:00Z")
+        call_page = await browser.get(f"/console/events/{asked}", **{"as": "user_42"})
+        said, _, around = text_of(call_page.text).partition("Who may see it")
+        lines = "Call of get_weather city: Oslo <b> days: [1,2]"
+        assert f"{lines} Result of get_weather · open it rain" in said, (name, said)
+        assert said.count("Oslo") == 1
+        assert ("I look." in said) == (name == "chat")
+        assert "its call" in around
+        assert len(_links(call_page.text, f"/events/{given}?")) == 2
+        result_page = await browser.get(f"/console/events/{given}", **{"as": "user_42"})
+        said = text_of(result_page.text).partition("Who may see it")[0]
+        lines = lines.replace("get_weather", "get_weather · open it")
+        assert f"{lines} Result of get_weather rain" in said, (name, said)
+        assert len(_links(result_page.text, f"/events/{asked}?")) == 2
+        assert "<b>" not in call_page.text + result_page.text
+
+
+async def test_a_long_result_of_a_tool_is_folded(served: Served, browser: Browser) -> None:
+    """Its own page begins with few words of it, whatever kind of event it is; one that failed says so."""
+    failed = [{"type": "tool_result", "tool_use_id": "x", "is_error": True, "content": "no such city"}]
+    await _append(served, "failed", "", payload={"content": failed}, context_id="talk")
+    payload = {"text": "4 °C. " * 500, "tool": "get_weather"}
+    event_id = await _append(served, "long", "", payload=payload, type="tool_result", context_id="talk")
+    page = (await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})).text
+    assert "<details><summary><bdi>4 °C. 4 °C." in page
+    assert "Result of get_weather 4 °C." in text_of(page)
+    assert "Error no such city" in text_of(page)
+
+
+async def test_what_only_looks_like_a_call_is_shown_as_it_is(served: Served, browser: Browser) -> None:
+    """Payloads are anybody's: a page opens, and shows all their strings, whatever their fields hold."""
+    deep = "[" * 900 + "]" * 900
+    odd: tuple[Any, ...] = (
+        {"tool_calls": "mango"},
+        {"tool_calls": [7, {"function": "mango"}, {"function": {"name": ["mango"], "arguments": {"a": None}}}]},
+        {"tool_calls": [{"id": {"a": 1}, "function": {"name": "mango", "arguments": '{"deep": ' + deep + "}"}}] * 20},
+        {"role": "tool", "content": {"mango": 7}},
+        {"role": ["tool"], "type": {"tool_use": "mango"}, "content": [[], 7, {"type": ["tool_use"]}]},
+        {"content": [{"type": "tool_use", "input": "mango"}, {"type": "tool_result", "content": ["mango", None]}]},
+        {"item": {"type": "function_call", "metadata": ["mango"], "content": "mango"}},
+        {"item": "mango", "text": ""},
+    )
+    for number, payload in enumerate(odd):
+        event_id = await _append(served, f"odd {number}", "", payload=payload, type="tool_call")
+        page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
+        assert page.status_code == 200, payload
+        assert "mango" in text_of(page.text).partition("Payload as JSON")[0]

@@ -17,6 +17,7 @@ from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.forms import Page
 from myria_server.console.rendering import query
 from myria_server.console.routes import FormRoute, PageRoute, Routes
+from myria_server.console.tool_calls import paired, tool_uses
 
 _AROUND = 5
 """Events that are shown before and after."""
@@ -42,6 +43,7 @@ async def event(desk: Desk, request: Request) -> Page:
     payload = event["payload"]
     text = whole_text(payload)
     later = await desk.memory.retrieval.later_states(desk.tenant, {event["event_seq"]: text}, desk.masks)
+    around = await _around(desk, event)
     return "event.html", {
         "done": request.query_params.get("done", ""),
         "event": event,
@@ -54,7 +56,9 @@ async def event(desk: Desk, request: Request) -> Page:
         "stands": stands or {"replaces": [], "path": [], "subjects": []},
         "note": await _note_of(desk, event),
         **await acts_told(desk, desk.memory.withdrawals.acts, event["event_id"], desk.masks.sees),
-        **await _around(desk, event),
+        "tools": tool_uses(event),
+        "pairs": paired([event, *around["before"], *around["after"]]),
+        **around,
     }
 
 

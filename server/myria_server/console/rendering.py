@@ -29,6 +29,7 @@ from myria.topics.lines import capitalised, clean, clip
 from myria_server.console.fields import browser_moment, moment_of
 from myria_server.console.forms import marked_field, refusal_of, ticked, typed
 from myria_server.console.gists import gist_of
+from myria_server.console.tool_calls import tool_uses
 from myria_server.paths import CONSOLE_PREFIX as PREFIX
 
 STATIC = {
@@ -169,6 +170,7 @@ def _environment() -> Environment:
         in_megabytes=_in_megabytes,
         signed=_signed,
         gist=gist_of,
+        tool_uses=tool_uses,
         browser_moment=browser_moment,
         moment_typed=moment_of,
         kind_name=lambda kind: KIND_NAMES.get(kind, kind),
