@@ -23,7 +23,7 @@ from tests.support.counts import SOAK, share
 from tests.support.keys import access_store
 from tests.support.postgres import Database
 
-SENT = share(200, least=100)
+SENT = share(200, least=50)
 SEEDS = (47, *(range(48, 57) if SOAK else ()))
 SOME = TENANTS[:3]
 
