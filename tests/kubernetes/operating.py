@@ -128,7 +128,9 @@ class Installation:
         return self.databases.loop.run(read())
 
     def close(self) -> None:
-        """Close the connection."""
+        """Kill the operators, so that none looks after what the test leaves, and close the connection."""
+        for one in self.operators:
+            one.kill()
         if self._connection is not None:
             self.databases.loop.run(self._connection.close())
 

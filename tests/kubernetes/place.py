@@ -10,6 +10,8 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import httpx
 from tests.kubernetes import manifests
 from tests.kubernetes.api import Api, ApiError, Json, condition
 from tests.kubernetes.control_plane import ADMIN_TOKEN, PEOPLE, ControlPlane
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import wait_until
 
 OPERATOR, BUILDER = "myria-operator", "myria-builder"
@@ -40,6 +43,7 @@ class Place:
         self.name = f"t-{secrets.token_hex(4)}"
         self._folder = folder
         self._apis: list[Api] = []
+        self._tokens: dict[str, str] = {}
         self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
         # What pods run as that name no account; made by a controller in a whole cluster.
         self.admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, self.name)
@@ -47,8 +51,6 @@ class Place:
             return
         for manifest in manifests.rbac(builder_may_report=builder_may_report):
             self.admin.apply(manifests.bound(manifest, self.name), self.name)
-        for manifest in manifests.people_roles():
-            self.admin.apply(manifest)
         for person, role in PEOPLE.items():
             if role is not None:
                 self.admin.apply(_binding(person, role), self.name)
@@ -75,8 +77,10 @@ class Place:
         return api
 
     def token(self, account: str) -> str:
-        """Return a token of one of the namespace's ServiceAccounts."""
-        return self.control_plane.token(self.name, account)
+        """Return the token of one of the namespace's ServiceAccounts."""
+        if account not in self._tokens:
+            self._tokens[account] = self.control_plane.token(self.name, account)
+        return self._tokens[account]
 
     def person(self, name: str) -> Api:
         """Return the access of one of PEOPLE."""
@@ -102,7 +106,7 @@ class Place:
             text=True,
             check=False,
             timeout=300,
-            env={**os.environ, "HOME": str(self._folder)},
+            env={**os.environ, "HOME": str(self.control_plane.folder)},  # it keeps there what the API server offers
         )
         if check and done.returncode != 0:
             raise AssertionError(f"kubectl {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
@@ -139,17 +143,14 @@ class Place:
 
     def wait_condition(self, name: str, kind: str, statuses: tuple[str, ...], timeout_s: float = 60.0) -> Json:
         """Return a MyriaRebuild once a condition has one of the statuses."""
-        last: Json = {}
-
-        def reached() -> bool:
-            nonlocal last
-            last = self.get(name)
-            return condition(last, kind).get("status") in statuses
-
-        try:
-            wait_until(reached, timeout_s, f"{kind} of {name} in {statuses}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {json.dumps(last.get('status'), indent=1)}") from None
+        patience_s = max(PATIENCE_S, 3 * timeout_s)  # as in wait_until
+        end, last = time.monotonic() + patience_s, {}
+        for _, found in self.admin.follow("MyriaRebuild", self.name, threading.Event()):
+            last = next((one for one in found if one["metadata"]["name"] == name), last)
+            if condition(last, kind).get("status") in statuses:
+                break
+            status = json.dumps(last.get("status"), indent=1)
+            assert time.monotonic() < end, f"{kind} of {name} not in {statuses} within {patience_s} s: {status}"
         return last
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,6 @@ PAGES = sorted(RUNBOOKS.glob("*.md"))
 OWNERS = "-- as the owner of the schema"
 """How a block of SQL begins that the operator's login may not run."""
 SECTIONS = ["Meaning", "First looks", "Fix"]
-WORDS = {"$TENANT": "default", "$NS": "myria"}
 
 
 def blocks(kind: str) -> Iterator[tuple[Path, str]]:
@@ -74,22 +74,23 @@ def test_commands_of_myria_exist(line: str) -> None:
 
 
 def test_commands_of_kubectl_exist() -> None:
-    """Kubectl knows each verb and each flag."""
+    """Kubectl knows each verb, and all flags that are used with it."""
+    asked: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for line in commands():
         if line.startswith("kubectl"):
-            for word, value in WORDS.items():
-                line = line.replace(word, value)
-            words = shlex.split(line.partition(" -- ")[0])[1:]
-            if not words or words == ["describe"]:
-                continue
-            done = subprocess.run(
-                [Path(sys.executable).with_name("kubectl"), *words, "--help"],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, f"{line}: {done.stderr}"
-            assert "Usage:" in done.stdout, line
+            words = shlex.split(line.removeprefix("kubectl").removeprefix(" -n $NS").partition(" -- ")[0])
+            verb = tuple(words[: 2 if words[0] == "rollout" else 1])
+            asked[verb] += words[len(verb) :]
+    assert len(asked) > 10
+    for verb, words in asked.items():
+        done = subprocess.run(
+            [Path(sys.executable).with_name("kubectl"), *verb, "-n", "myria", *words, "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{verb} {words}: {done.stderr}"
+        assert f"kubectl {' '.join(verb)} " in done.stdout.partition("Usage:")[2], verb
 
 
 def test_prometheus_can_read_every_query(prometheus: Path, tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ async def test_one_machine_tells_all_but_the_operators_metrics(
     spawn: Spawner, database: Database, prometheus: Path, tmp_path: Path
 ) -> None:
     """`myria up`, after appends, refusals and a build: every metric and label of serving and memory is there."""
-    up = spawn.python(
-        *("-m", "myria_cli.main", "up", "--port", "0", "--json", "--dsn", database.superuser_dsn),
+    up = spawn.myria(
+        *("up", "--port", "0", "--json", "--dsn", database.superuser_dsn),
         env={"MYRIA_METRICS_TENANT_LABEL": "true", "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "0.5"},
     )
     port = httpx.URL(json.loads(up.wait_for(r'^\{"url".*\}$', 60.0)[0])["url"]).port

@@ -47,7 +47,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20.0, what: s
 
     `timeout_s` is what a machine with nothing else to do may take: a busy one gets three times that, and PATIENCE_S in
     any case. A moment in which this process stood still counts as a second at most. A condition that takes long is
-    asked less often, so that asking leaves the machine to what is waited for.
+    asked less often, so that asking is a twentieth of the time and leaves the machine to what is waited for.
     """
     patience_s = max(PATIENCE_S, 3 * timeout_s)
     spent, pause, last = 0.0, 0.0, time.monotonic()
@@ -57,7 +57,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20.0, what: s
         spent, last = spent + min(now - last, 1.0), now
         if spent > patience_s:
             raise AssertionError(f"{what} did not come true within {patience_s} s")
-        pause = min(LONGEST_POLL_S, max(POLL_S, 9 * asking))
+        pause = min(LONGEST_POLL_S, max(POLL_S, 19 * asking))
         time.sleep(pause)
 
 
