@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.instant import play_pods
 from tests.kubernetes.node import Node
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
@@ -54,10 +55,11 @@ def installation(  # noqa: PLR0917 - fixtures
     spawn: Spawner,
     tmp_path: Path,
 ) -> Iterator[Installation]:
-    """A namespace, a database and a node; no operator yet."""
+    """A namespace, a database, and a node whose pods this process plays (instant.py); no operator yet."""
     one = Installation(
         place=place, databases=databases, database=database, node=start_node(), spawn=spawn, folder=tmp_path
     )
+    play_pods(one)
     yield one
     one.tell()  # shown only when the test failed
     one.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from tests.chart.rendering import Json, Rendered, chart, render
 from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError
 from tests.kubernetes.node import Node
-from tests.kubernetes.place import Place, kubectl_program
+from tests.kubernetes.place import Place, kubectl_program, rebuild
 from tests.support.processes import Spawner, wait_until
 
 TRIAL = {"postgres": {"mode": "trial"}}
@@ -129,7 +128,7 @@ def test_two_installations_do_not_share_a_namespace(place: Place) -> None:
         for one in render(TRIAL, name="first", namespace=place.name).of("Deployment")
         if one["metadata"]["name"] == "first-myria-operator"
     ]
-    place.kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(deployment))
+    place.admin.apply(deployment, place.name)
     values = {"crds": {"enabled": False}}
     with helm.Config(kubeconfig_path=place.kubeconfig(), namespace=place.name) as config:
         with pytest.raises(helm.HelmError, match="holds the installation first already"):
@@ -166,9 +165,9 @@ def test_the_notes_commands_run_as_they_are_printed(place: Place) -> None:
         files = config.render(chart(), values, name="myria", namespace=place.name)
     rendered = Rendered(files)
     for kind, name in (("Deployment", "myria"), ("Service", "myria")):
-        place.kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(rendered.one(kind, name)))
+        place.admin.create(rendered.one(kind, name), place.name)
     place.secret("myria-admin-key", {"key": "myr_thefirstkey_0123"})
-    environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig()), "HOME": str(Path.home())}
+    environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig()), "HOME": str(place.control_plane.folder)}
     environment["PATH"] = f"{Path(kubectl_program()).parent}{os.pathsep}{os.environ['PATH']}"
     ran: list[str] = []
     for command in commands(rendered.notes):
@@ -212,18 +211,18 @@ def test_an_upgrade_that_begins_to_ask_for_keys_says_so_loudly(place: Place) -> 
             given = {"crds": {"enabled": False}, **values}
             return Rendered(config.render(chart(), given, name="myria", namespace=place.name)).notes
 
-    def deployment(mode: str | None) -> str:
+    def deployment(mode: str | None) -> Json:
         found = render({"server": {"replicas": 0}}, name="myria", namespace=place.name).one("Deployment", "myria")
         (container,) = found["spec"]["template"]["spec"]["containers"]
         container["env"] = [one for one in container["env"] if one["name"] != "MYRIA_AUTH_MODE"]
         if mode is not None:
             container["env"].append({"name": "MYRIA_AUTH_MODE", "value": mode})
-        return json.dumps(found)
+        return found
 
     open_values: Json = {"auth": {"mode": "none"}, "server": {"allowUnauthenticated": True}}
     assert "CALLERS NEED A KEY" not in notes()
     for before, is_told in ((None, True), ("none", True), ("keys", False)):
-        place.kubectl("apply", "--validate=false", "-f", "-", stdin=deployment(before))
+        place.admin.apply(deployment(before), place.name)
         assert ("CALLERS NEED A KEY FROM NOW ON" in notes()) is is_told
         assert "CALLERS NEED A KEY" not in notes(**open_values)
     assert "--set auth.mode=none --set server.allowUnauthenticated=true" not in notes()
@@ -240,8 +239,8 @@ def test_an_upgrade_leaves_the_number_of_pods_to_whoever_scales(place: Place) ->
 
     first = deployment()
     assert first["spec"]["replicas"] == 2
-    place.kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(first))
-    place.kubectl("scale", "deployment/myria", "--replicas=5")
+    place.admin.apply(first, place.name)
+    place.admin.patch("Deployment", "myria", {"spec": {"replicas": 5}}, place.name, subresource="scale")
     assert deployment()["spec"]["replicas"] == 5
     assert deployment(server={"replicas": 3})["spec"]["replicas"] == 3
     assert deployment(autoscaling={"enabled": True})["spec"]["replicas"] == 5
@@ -250,8 +249,7 @@ def test_an_upgrade_leaves_the_number_of_pods_to_whoever_scales(place: Place) ->
 
 def test_rebuilds_are_listed_by_category_and_short_name(place: Place) -> None:
     """`kubectl get myria` and `kubectl get mrb` list them; EVENTS shows what was new, and the tenant has a default."""
-    made = {"apiVersion": "myria.dev/v1alpha1", "kind": "MyriaRebuild", "metadata": {"name": "one"}, "spec": {}}
-    place.kubectl("create", "-f", "-", stdin=json.dumps(made))
+    place.admin.create({**rebuild("one"), "spec": {}}, place.name)
     status = {"counts": {"events": 5120, "events_new": 17}}
     place.admin.patch("MyriaRebuild", "one", {"status": status}, place.name, subresource="status")
     for name in ("myria", "mrb"):

@@ -19,7 +19,6 @@ from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError, Json, path
 from tests.kubernetes.control_plane import CEL_SINCE
 from tests.kubernetes.place import Place, rebuild
-from tests.support.processes import wait_until
 from tests.support.skips import not_here
 
 Spec = dict[str, Any]
@@ -338,22 +337,6 @@ def test_a_whole_status_is_kept_and_its_bounds_hold(place: Place) -> None:
     for bad in ({"cutoff": -1}, {"jobName": "x" * 64}, {"counts": {str(n): n for n in range(65)}}):
         with pytest.raises(ApiError, match=r"Invalid value|Too long|Too many"):
             place.admin.patch("MyriaRebuild", "one", {"status": bad}, place.name, subresource="status")
-
-
-def test_an_older_definition_drops_what_it_lacks(place: Place, shipped: Json) -> None:
-    """A status field that the installed definition lacks is dropped without a word, so writers must read back."""
-    place.rebuild("one")
-    place.control_plane.install(manifests.without_status_field(shipped, "buildID"))
-    try:
-        body = {"status": {"buildID": "bld_1", "jobName": "one-1"}}
-
-        def kept() -> object:
-            return place.admin.patch("MyriaRebuild", "one", body, place.name, subresource="status")["status"]
-
-        # What is stored is served a moment later.
-        wait_until(lambda: kept() == {"jobName": "one-1"}, 20, "the older definition")
-    finally:
-        place.control_plane.install(shipped)
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.33", "1.37"])

@@ -29,6 +29,7 @@ def shell(place: Place) -> Shell:
             cwd=ROOT,
             env={
                 **os.environ,
+                "HOME": str(place.control_plane.folder),
                 "KUBECONFIG": str(place.kubeconfig(who)),
                 "PATH": f"{Path(kubectl_program()).parent}{os.pathsep}{os.environ['PATH']}",
             },
@@ -81,7 +82,12 @@ def test_each_example_does_what_its_head_says(installation: Installation, shell:
             shell(command)
         if name in ends:
             assert reason(place.get(name)) == ends[name], name
-    assert reason(place.get("held"), "Published") == ("True", "Approved")
+        if name in ("rebuild", "approve"):
+            published = place.get("held" if name == "approve" else name)["status"]["snapshotID"]
+        if name in ("held", "approve"):
+            told = ("False", "AwaitingApproval") if name == "held" else ("True", "Approved")
+            assert reason(place.get("held"), "Published") == told
+            assert installation.active() == published
 
 
 def test_pipelines_wait_as_the_page_says(installation: Installation, shell: Shell) -> None:

@@ -183,15 +183,6 @@ def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: 
     assert [one["metadata"]["name"] for one in place.pods_of("wanderer")] == [node.running()[1].name]
 
 
-def test_it_survives_an_api_server_that_goes_away(place: Place, node: Node) -> None:
-    """What ended while the API server was away is reported when it is back."""
-    place.admin.create(job("patient", "import time\nprint('up', flush=True)\ntime.sleep(1)"), place.name)
-    wait_until(lambda: "up" in "".join(node.logs().values()), 20)
-    place.control_plane.restart_api_server(away_s=1.0)
-    wait_until(ended(place, "patient"), 40)
-    assert condition(place.admin.get("Job", "patient", place.name), "Complete")["status"] == "True"
-
-
 def test_pods_have_the_token_of_their_account(place: Place, node: Node) -> None:
     """A pod can use the API as its ServiceAccount, by KUBECONFIG or by the files that every pod has."""
     program = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.kubernetes.api import Json
+from tests.kubernetes.node import as_written
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.pulse import Pulse, resident_kb
 from tests.support.counts import in_soak_runs
@@ -39,7 +40,7 @@ def test_everything_is_away_for_minutes(installation: Installation) -> None:
         return any(one.name.startswith("through-") for one in installation.node.running())
 
     wait_until(at_work, 20, "the pod")
-    installation.node.rewrites = lambda _pod, command: command
+    installation.node.rewrites = as_written
     with pulse.felt():
         with installation.without_postgres():
             place.rebuild("meanwhile", tenant="other")

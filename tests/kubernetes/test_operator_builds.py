@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
 from myria.settings import Settings
 from tests.kubernetes.api import Json, condition
 from tests.kubernetes.instant import play_pods
 from tests.kubernetes.manifests import EXAMPLES
+from tests.kubernetes.node import as_written
 from tests.kubernetes.operating import Installation, reason
-from tests.kubernetes.place import rebuild as manifest
 from tests.kubernetes.serving import Seen, Serving
 from tests.support.processes import Spawner, wait_until
 
@@ -21,6 +19,7 @@ def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
 ) -> None:
     """The examples work: kubectl waits for a rebuild, its snapshot is what the MCP server serves; rollback, at once."""
     place = installation.place
+    installation.node.rewrites = as_written
     installation.append(12)
     server = Serving(spawn, installation.database)
     before = server.ask("ana", "ben")
@@ -44,6 +43,7 @@ def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
     (job,) = place.jobs_of(first)
     assert job["metadata"]["name"] == status["jobName"]
 
+    play_pods(installation)
     installation.append(8, seed=2, start=50_000)
     more = server.ask("ana", "ben")
     assert (more.snapshot_id, more.indexed, len(more.fresh)) == (status["snapshotID"], served.indexed, 8)
@@ -71,7 +71,6 @@ def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
 def test_a_rebuild_without_news_changes_nothing(installation: Installation) -> None:
     """It succeeds as NothingToDo, full or not, and leaves no snapshot; force gives one, which previous passes over."""
     place = installation.place
-    play_pods(installation)
     installation.start()
     ids = []
     for number in range(2):
@@ -94,41 +93,6 @@ def test_a_rebuild_without_news_changes_nothing(installation: Installation) -> N
     assert place.wait_terminal("back")["status"]["snapshotID"] == ids[0]
 
 
-def test_kubectl_waits_for_a_failing_build(installation: Installation) -> None:
-    """Whichever end a pipeline waits for comes: False, and completedAt, also where nothing was ever built."""
-    place = installation.place
-    installation.append(12)
-    installation.node.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
-    installation.start()
-    failing = manifest("failing", build={"backoffLimit": 0})
-    place.kubectl("apply", "-f", "-", who="anna", stdin=json.dumps(failing))
-    place.kubectl("wait", "mrb/failing", "--for=condition=Succeeded=False", "--timeout=180s", who="anna")
-    missed = place.kubectl("wait", "mrb/failing", "--for=condition=Succeeded", "--timeout=1s", who="anna", check=False)
-    assert missed.returncode != 0
-    assert reason(place.get("failing")) == ("False", "BackoffLimitExceeded")
-    place.rebuild("nobody", tenant="nobody")
-    for name in ("failing", "nobody"):
-        place.kubectl("wait", f"mrb/{name}", "--for=jsonpath={.status.completedAt}", "--timeout=180s", who="anna")
-
-
-def test_a_held_build_waits_for_approval(installation: Installation) -> None:
-    """Held: valid, the slot free, nothing served; approve publishes it."""
-    place = installation.place
-    installation.append(12)
-    installation.start()
-    place.kubectl("apply", "-f", EXAMPLES / "held.yaml")
-    place.kubectl("wait", "mrb/held", "--for=condition=Succeeded", "--timeout=180s")
-    held = place.get("held")
-    assert reason(held) == ("True", "Held")
-    assert reason(held, "Published") == ("False", "AwaitingApproval")
-    assert installation.active() is None
-
-    place.kubectl("apply", "-f", EXAMPLES / "approve.yaml")
-    place.kubectl("wait", "mrb/held", "--for=condition=Published", "--timeout=180s")
-    assert reason(place.get("held"), "Published") == ("True", "Approved")
-    assert installation.active() == held["status"]["snapshotID"]
-
-
 def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
     """Abort while a pod cannot start: the build ends aborted, the Job is stopped, the slot is free."""
     place = installation.place
@@ -138,7 +102,7 @@ def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
     place.rebuild("stuck")
     place.wait_condition("stuck", "Succeeded", ("Unknown",))
     wait_until(lambda: place.jobs_of(place.get("stuck")), 20, "the Job")
-    place.kubectl("patch", "mrb", "stuck", "--type=merge", "-p", '{"spec": {"abort": true}}')
+    place.admin.patch("MyriaRebuild", "stuck", {"spec": {"abort": True}}, place.name)
     ended = place.wait_terminal("stuck")
     assert reason(ended) == ("False", "Aborted")
     assert reason(ended, "Published") == ("False", "Aborted")
@@ -182,7 +146,7 @@ def test_a_build_that_an_administrator_gives_up_ends_its_resource(installation: 
         return not job["status"].get("active") and not installation.node.running()
 
     wait_until(stopped, 20, "the end of the Job's pods")
-    installation.node.rewrites = lambda _pod, command: command
+    play_pods(installation)
     place.rebuild("later")
     assert reason(place.wait_terminal("later")) == ("True", "BuildPublished")
     # The trigger had the time of a whole build to try the same events again.

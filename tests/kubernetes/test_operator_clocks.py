@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kubernetes.node import as_written
 from tests.kubernetes.operating import Installation, reason
 from tests.support import wrong_clock
 from tests.support.counts import SOAK
@@ -51,7 +52,7 @@ def test_wrong_clocks_change_nothing(installation: Installation, operator_s: int
         return [one.name for one in installation.node.running() if one.name.startswith("asked-")]
 
     wait_until(pods, 20, "the pod")
-    installation.node.rewrites = lambda _pod, command: command
+    installation.node.rewrites = as_written
     installation.node.kill(pods()[0])  # another one goes on
     asked = place.wait_terminal("asked", 40)
     assert reason(asked) == ("True", "BuildPublished")

@@ -78,7 +78,7 @@ async def test_stopped_at_a_write(
 ) -> None:
     """One operator is stopped before the write and one after it; the third brings the resource to the same end."""
     await append(installation.database.server_dsn, conversation(12))
-    play_pods(installation)
+    play_pods(installation, always=True)
     killer = Killer(what)
     arm(monkeypatch, killer)
     story = Story(installation, monkeypatch)

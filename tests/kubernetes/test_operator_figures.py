@@ -23,10 +23,8 @@ from tests.support.processes import wait_until
 @pytest.mark.soak
 def test_latency_and_requests(installation: Installation) -> None:
     """A resource costs the API server few requests; from Job complete to terminal status is measured beside."""
-    place, count = installation.place, 200 if SOAK else 12
+    place, count = installation.place, 200 if SOAK else 6
     installation.append(10)
-    if not SOAK:
-        play_pods(installation)
     installation.start(operator_sweep_s="3600")  # a sweep costs what the time costs, not the resources
     completed: dict[str, float] = {}
     told: dict[str, float] = {}
@@ -75,7 +73,7 @@ def test_memory_does_not_grow_with_what_is_pruned(installation: Installation) ->
     tenants = [f"t{number}" for number in range(10)]
     for tenant in tenants:
         installation.append(4, tenant=tenant)
-    play_pods(installation)
+    play_pods(installation, always=True)
     operator = installation.start(operator_keep_succeeded="2", operator_max_builds="8")
     sizes: list[int] = []
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import asyncpg
 
+from tests.kubernetes.node import as_written
 from tests.kubernetes.operating import Installation, reason
 from tests.support import builds
 from tests.support.events import append, conversation
@@ -50,6 +51,7 @@ def test_pods_share_tasks_and_replace_each_other(installation: Installation) -> 
     the build is.
     """
     place, node, run = installation.place, installation.node, installation.databases.loop.run
+    node.rewrites = as_written
     for number in range(SCOPES):
         people = ("ana", f"p{number:02d}")
         run(append(installation.database.server_dsn, conversation(30, seed=number, participants=people)))

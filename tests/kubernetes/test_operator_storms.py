@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.proxy import CALM, Proxy, Storm
 from tests.kubernetes.pulse import Pulse
@@ -77,8 +76,6 @@ def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None
     place, length_s, count = installation.place, 120.0 if SOAK else 6.0, share(60)
     for seed, tenant in enumerate(TENANTS):
         installation.append(12, tenant=tenant, seed=seed)
-    if not SOAK:
-        play_pods(installation)
     operator, pulse = start(installation, proxy)
     names = []
     with pulse.felt():
@@ -139,13 +136,14 @@ def test_a_path_that_is_not_served_is_no_resource_that_is_gone(installation: Ins
     """An API server that begins, or a gateway without it, answers 404 to everything: no build is aborted over it."""
     place = installation.place
     installation.append(4)
-    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 2; exec "$@"', "sh", *command]
+    installation.node.accepts = lambda _pod: False
     start(installation, proxy, sweep_s=0.3)
     place.rebuild("there")
-    wait_until(installation.node.running, 20, "the pod")
+    wait_until(lambda: place.admin.objects("Pod", place.name), 20, "the pod")
     proxy.bring(Storm(shares={"absent": 1.0}))
     wait_until(lambda: proxy.done["absent"] >= 10, 60, "ten answers of 404")
     proxy.bring(CALM)
+    installation.node.accepts = lambda _pod: True
     place.wait_terminal("there")
     check_one_job_each(installation, ["there"])
 

@@ -22,7 +22,7 @@ from tests.support.counts import SOAK
 from tests.support.events import append, conversation, event
 from tests.support.processes import wait_until
 
-MANY = 1000 if SOAK else 200
+MANY = 1000 if SOAK else 100
 
 DUE_AT_TEN: Mapping[str, Any] = {"max_unindexed_events": 10, "inactivity_timeout_s": 0}
 

@@ -22,19 +22,13 @@ def start(installation: Installation) -> Spawned:
     return operator
 
 
-def until_let(installation: Installation, folder: Path) -> Path:
-    """Make pods wait for a file before they build; return its path."""
-    gate = folder / "go"
-    waiting = f'until [ -e {gate} ]; do sleep 0.05; done; exec "$@"'
-    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", waiting, "sh", *command]
-    return gate
-
-
 def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp_path: Path) -> None:
     """Its Deployment is gone: the build ends and says so, its Job goes, nothing is published, the rights go last."""
     place = installation.place
     installation.append(12)
-    gate = until_let(installation, tmp_path)
+    gate = tmp_path / "go"
+    waiting = f'until [ -e {gate} ]; do sleep 0.05; done; exec "$@"'
+    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", waiting, "sh", *command]
     operator = start(installation)
     place.rebuild("cut-off")
     wait_until(installation.node.running, 60, "the pod")
@@ -57,32 +51,6 @@ def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp
     assert [one["status"] for one in installation.builds()] == ["failed"]
 
 
-def test_an_operator_without_rights_leaves_builds_alone(installation: Installation, tmp_path: Path) -> None:
-    """A refusal does not say that the Deployment was deleted: the build goes on, the next operator writes its end."""
-    place = installation.place
-    installation.append(12)
-    gate = until_let(installation, tmp_path)
-    operator = start(installation)
-    place.rebuild("goes-on")
-    wait_until(installation.node.running, 60, "the pod")
-    binding = place.admin.get("RoleBinding", OPERATOR, place.name)
-    place.admin.delete("RoleBinding", OPERATOR, place.name)
-    wait_until(
-        lambda: not place._may(place.operator, "list", "myria.dev", "myriarebuilds"), 60, "the end of its rights"
-    )
-    operator.signal(signal.SIGTERM)
-    operator.wait()
-    (build,) = installation.builds()
-    assert build["finished_at"] is None
-    place.admin.create({key: binding[key] for key in ("apiVersion", "kind", "roleRef", "subjects")} | {
-        "metadata": {"name": OPERATOR}
-    }, place.name)  # fmt: skip
-    wait_until(lambda: place._may(place.operator, "list", "myria.dev", "myriarebuilds"), 60, "its rights")
-    gate.touch()
-    installation.start(operator_deployment=OPERATOR)
-    assert reason(place.wait_terminal("goes-on", 120)) == ("True", "BuildPublished")
-
-
 def test_rights_stay_with_an_installation_that_came_back(installation: Installation) -> None:
     """A Deployment of the same name that was made meanwhile is another one: builds end, its rights stay."""
     place = installation.place
@@ -98,18 +66,31 @@ def test_rights_stay_with_an_installation_that_came_back(installation: Installat
     assert place.admin.find("RoleBinding", OPERATOR, place.name) is not None
 
 
-def test_an_operator_that_is_replaced_leaves_builds_alone(installation: Installation, tmp_path: Path) -> None:
-    """Its Deployment is still there: the build goes on without it, and the next operator writes its end."""
+def test_an_operator_that_is_not_uninstalled_leaves_builds_alone(installation: Installation) -> None:
+    """Its Deployment is there, or a refusal hides whether it is: the build goes on, the next one writes its end."""
     place = installation.place
     installation.append(12)
-    gate = until_let(installation, tmp_path)
+    installation.node.accepts = lambda _pod: False
     operator = start(installation)
     place.rebuild("goes-on")
-    wait_until(installation.node.running, 60, "the pod")
+    wait_until(lambda: place.admin.objects("Pod", place.name), 60, "the pod")
     operator.signal(signal.SIGTERM)
     operator.wait()
-    (build,) = installation.builds()
-    assert build["finished_at"] is None
-    gate.touch()
+    assert [one["finished_at"] for one in installation.builds()] == [None]
+    replacing = installation.start(operator_deployment=OPERATOR)
+    replacing.wait_for('"action": "deployment_seen"')
+    binding = place.admin.get("RoleBinding", OPERATOR, place.name)
+    place.admin.delete("RoleBinding", OPERATOR, place.name)
+    wait_until(
+        lambda: not place._may(place.operator, "list", "myria.dev", "myriarebuilds"), 60, "the end of its rights"
+    )
+    replacing.signal(signal.SIGTERM)
+    replacing.wait()
+    assert [one["finished_at"] for one in installation.builds()] == [None]
+    place.admin.create({key: binding[key] for key in ("apiVersion", "kind", "roleRef", "subjects")} | {
+        "metadata": {"name": OPERATOR}
+    }, place.name)  # fmt: skip
+    wait_until(lambda: place._may(place.operator, "list", "myria.dev", "myriarebuilds"), 60, "its rights")
+    installation.node.accepts = lambda _pod: True
     installation.start(operator_deployment=OPERATOR)
     assert reason(place.wait_terminal("goes-on", 120)) == ("True", "BuildPublished")

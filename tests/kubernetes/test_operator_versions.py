@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kubernetes.node import as_written
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.versions import Versions, contradictions
 from tests.support.processes import wait_until
@@ -13,6 +14,7 @@ def test_a_pod_that_reports_before_the_operator_ends_nothing(installation: Insta
     """completedAt is written by the operator with Succeeded; the pod, which is always first here, tells neither."""
     place = installation.place
     installation.append(12)
+    installation.node.rewrites = as_written
     installation.node.accepts = lambda _pod: False
     operator = installation.start()
     versions = Versions(place.control_plane, place.name).start()
@@ -37,6 +39,7 @@ def test_a_pod_that_reports_before_the_operator_ends_nothing(installation: Insta
 def test_every_version_of_many_rebuilds_is_consistent(installation: Installation) -> None:
     """Builds of two tenants, a rollback, a held build and its approval, a failure: each version is sound by itself."""
     place = installation.place
+    installation.node.rewrites = as_written
     tenants = ("default", "b")
     for tenant in tenants:
         installation.append(12, tenant=tenant)

@@ -66,30 +66,48 @@ def test_a_namespace_is_deleted_with_all_that_is_in_it(
         moved.close()
 
 
-async def test_an_older_definition_is_replaced(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is taken while the status could not keep whose it is; soon after the right definition it goes on."""
+async def test_an_older_definition_is_replaced(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A field that it drops is told of, and builds go on; nothing is taken while the status could not keep whose it is,
+    and soon after the right definition it goes on."""
     place, shipped = installation.place, manifests.definition()
     installation.append(4)
     monkeypatch.setattr(reconcile, "_DEFINITION_S", 1.0)
-    older = manifests.without_cel(manifests.without_status_field(shipped, "installationID"))
-    await asyncio.to_thread(place.control_plane.install, older)
 
-    def told() -> bool:
+    async def install(definition: Json) -> None:
+        await asyncio.to_thread(place.control_plane.install, manifests.without_cel(definition))
+
+    async def ask(name: str) -> None:
+        await asyncio.to_thread(place.rebuild, name, build={"full": True, "force": True})
+
+    async def published(name: str) -> Json:
+        ended = await asyncio.to_thread(place.wait_terminal, name, 20)
+        assert reason(ended) == ("True", "BuildPublished")
+        return ended
+
+    def told(name: str) -> bool:
         events = place.admin.objects("Event", place.name)
-        return "CRDOutdated" in {one["reason"] for one in events if one["involvedObject"]["name"] == "old"}
+        return "CRDOutdated" in {one["reason"] for one in events if one["involvedObject"]["name"] == name}
 
+    await install(manifests.without_status_field(shipped, "cutoff"))
     try:
         async with operator(installation, monkeypatch):
-            await asyncio.to_thread(place.rebuild, "old", build={"force": True})
-            await until(told)
-            assert await asyncio.to_thread(installation.builds) == []
-            await asyncio.to_thread(place.control_plane.install, manifests.without_cel(shipped))
-            await asyncio.to_thread(place.rebuild, "new", build={"full": True, "force": True})
-            for name in ("old", "new"):
-                ended = await asyncio.to_thread(place.wait_terminal, name, 20)
-                assert reason(ended) == ("True", "BuildPublished")
+            await ask("older")
+            assert "cutoff" not in (await published("older"))["status"]
+            await until(lambda: told("older"))
+            assert "drops status.cutoff" in caplog.text
+        await install(manifests.without_status_field(shipped, "installationID"))
+        async with operator(installation, monkeypatch):
+            await ask("oldest")
+            await until(lambda: told("oldest"))
+            assert len(await asyncio.to_thread(installation.builds)) == 1
+            await install(shipped)
+            await ask("new")
+            for name in ("oldest", "new"):
+                await published(name)
     finally:
-        await asyncio.to_thread(place.control_plane.install, manifests.without_cel(shipped))
+        await install(shipped)
 
 
 def test_history_and_audit_log_are_joined_as_documented(installation: Installation) -> None:
