@@ -407,8 +407,9 @@ def test_a_day_is_found_in_a_label(label: str, day: str) -> None:
 
 def test_events_without_words_are_called_by_kind_and_time() -> None:
     """Where nobody says anything, the label is what happened and when."""
-    silent = plan_unit(SCOPE, talk((None, ""), (None, ""), type="door_opened"), SETTINGS)[-1]
-    assert silent.label == "Door opened, 8 May 2023, 13:56"
+    for kind, label in (("door_opened", "Door opened"), ("myria.note", "Note")):
+        silent = plan_unit(SCOPE, talk((None, ""), (None, ""), type=kind), SETTINGS)[-1]
+        assert silent.label == f"{label}, 8 May 2023, 13:56"
 
 
 @pytest.mark.parametrize(

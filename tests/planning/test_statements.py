@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from myria.topics.model import Node
-from tests.planning.generators import SETTINGS
+from myria.topics.quoting import quotes_of
+from myria.topics.subjects.words import latest_of
+from tests.planning.generators import SETTINGS, key_of
 from tests.planning.test_subjects import full, talk_of, units_of
 
 
@@ -39,6 +42,39 @@ async def test_a_state_is_no_exclamation(exclaimed: str) -> None:
     assert latest in (state, f"{state} Last spoken of on 7 January 1970.")
     assert before in ("", "on 3 January 1970: Ana: “My violin has new strings.”") or "strings" in before
     assert exclaimed not in node.summary
+
+
+@pytest.mark.parametrize(
+    ("texts", "latest"),
+    [
+        (
+            (
+                "The kettle is set to 80 degrees for green tea in the kitchen.",
+                "Fine.",
+                "The kettle is set to 95 degrees for black tea.",
+            ),
+            "The kettle is set to 95 degrees for black tea.",
+        ),
+        (
+            ("The kettle costs 40 euros at Ferro.", "The kettle costs 45 euros at Ferro.", "So the kettle is cold."),
+            "The kettle costs 45 euros at Ferro.",
+        ),
+        (
+            ("The kettle is set to 80 degrees for green tea in the kitchen.", "We wash the kettle."),
+            "The kettle is set to 80 degrees for green tea in the kitchen.",
+        ),
+    ],
+)
+async def test_of_like_statements_of_one_talk_the_newest_is_the_state(texts: Sequence[str], latest: str) -> None:
+    """Unless it says far less about the subject than an earlier one."""
+    before = talk_of([("Ana", "The kettle is new.")])
+    talk = [
+        replace(event, event_seq=place + 10, event_id=f"evt_{place}", key=key_of(f"evt_{place}"), text=text)
+        for place, (event, text) in enumerate(zip(talk_of([("", ""), ("Ana", "")])[3:], texts, strict=False))
+    ]
+    update = await full(units_of([*before, *talk]))
+    node = next(node for node in update.nodes if node.is_unit and node.metadata["names"] == ["kettle"])
+    assert [quote.words for quote in quotes_of(latest_of(node.summary))] == [latest]
 
 
 async def test_an_exclamation_that_says_something_is_a_state() -> None:

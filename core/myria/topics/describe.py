@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from myria.log.fields import RESERVED_TYPES
 from myria.settings.planner import PlannerSettings
 from myria.topics.calendar import date_text, group_text, moment_text, period_text, span_text
 from myria.topics.english import NOT_ALONE
@@ -441,7 +442,8 @@ def _is_of_days(first: int, last: int) -> bool:
 
 
 def _who_and_when(events: Sequence[PlanEvent], speakers: Sequence[Weighed], first: int) -> str:
-    kinds = [clip(clean(event.type.replace("_", " ")), NAME_CHARACTERS) for event in events if event.type]
+    types = [event.type.removeprefix(RESERVED_TYPES).replace("_", " ") for event in events if event.type]
+    kinds = [clip(clean(kind), NAME_CHARACTERS) for kind in types]
     return _with_moment(_main_speakers(speakers) or (kinds[0] if kinds else ""), first)
 
 

@@ -10,7 +10,7 @@ _INVISIBLE = re.compile(f"[ {_UNSEEN}]+")
 _LETTER_CASE_ENDS = "\u0530"
 """From Armenian on, letters have no case, or one that may change with Python's Unicode tables."""
 
-_FIRST_WORD = re.compile(r"[^\W\d_]+(?![\d_.:/]\S)")
+_FIRST_WORD = re.compile(r"[^\W\d_]++(?![\d_.:/]\S)")
 
 
 def clean(text: str) -> str:
@@ -28,7 +28,7 @@ def clip(text: str, limit: int) -> str:
 
 
 def capitalised(text: str) -> str:
-    """Return a title with a capital where its first word is all small letters: not `iPhone`, not `v2`."""
+    """Return a title with a capital where its first word is all small letters: not `iPhone`, not `tool_result`."""
     if text.startswith(("¿", "¡")):
         return text[0] + capitalised(text[1:])
     word = _FIRST_WORD.match(text)

@@ -410,7 +410,8 @@ class LeafReading:
     def quotes(self, marker: str, subject_terms: frozenset[str]) -> list[Quote]:
         """Return the best sentence of the leaf, and the best of another event by terms that the first does not have.
 
-        Sentences that repeat the marker's text are left out; those with a subject term score half as much again.
+        Of equally good ones it is the newest: what the kiln costs, and not what it cost before. Sentences that repeat
+        the marker's text are left out; those with a subject term score half as much again.
         """
         self._subject_terms = subject_terms
         best = self._best_quote(lambda sentence: True, frozenset(), marker)
@@ -428,7 +429,7 @@ class LeafReading:
         Sentences are scored exactly in the order of their upper bounds, until no bound exceeds the best score.
         """
         bounds = sorted(
-            (-self._score_bound(sentence, known_terms), index)
+            (-self._score_bound(sentence, known_terms), -index)
             for index, sentence in enumerate(self._sentences)
             if is_allowed(sentence)
         )
@@ -436,7 +437,7 @@ class LeafReading:
         for bound, index in bounds:
             if best is not None and -bound <= best[0].score:
                 break
-            sentence = self._sentences[index]
+            sentence = self._sentences[-index]
             text = self._sentence_text(sentence)
             # A heading, or the item of a list, counts a third.
             score = -bound * _quote_percent(text) // (300 if self._is_listed(sentence) else 100)

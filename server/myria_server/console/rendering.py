@@ -25,7 +25,7 @@ from myria.log.fields import RESERVED_TYPES
 from myria.log.payloads import speaker_of
 from myria.notes.model import NOTE_TYPE
 from myria.topics.calendar import end_of_day
-from myria.topics.lines import capitalised, clean, clip
+from myria.topics.lines import clean, clip
 from myria_server.console.fields import browser_moment, moment_of
 from myria_server.console.forms import marked_field, refusal_of, ticked, typed
 from myria_server.console.gists import gist_of
@@ -84,10 +84,8 @@ _LONGEST_IN_HEADING = 80
 _LONGEST_IN_TITLE = 60
 _LONGEST_IN_FILE_NAME = 60
 
-_NAMED_BY_TYPE = re.compile(
-    rf"{re.escape(RESERVED_TYPES.capitalize())}(?=[a-z_ ]+, \d{{1,2}} [A-Z][a-z]+ \d+, \d\d:\d\d$)"
-)
-"""Begins the label of a topic of which nothing but the type of its events is known: `Myria.note, 8 May 2023, 13:56`."""
+_IS_A_NOTE = re.compile(r"Note, \d{1,2} [A-Z][a-z]+ \d+, \d\d:\d\d")
+"""The label of a topic of which nothing but the type of its events is known."""
 
 _FIRST_WORDS = 80
 """Characters that stand for such a topic."""
@@ -151,7 +149,6 @@ def _environment() -> Environment:
         label=_label,
         plain_moment=_plain_moment,
         state_word=_state_word,
-        named=named,
         first_words=first_words,
         type_name=lambda name: name.removeprefix(RESERVED_TYPES),
         linked_lines=_linked_lines,
@@ -250,21 +247,15 @@ def _brief(value: Any) -> Markup:
     return _shown(value, _LONGEST_IN_LIST)
 
 
-def named(label: str) -> str:
-    """Return the label of a topic, where it is the type of events of ours in the words of people."""
-    return capitalised(label[len(RESERVED_TYPES) :]) if _NAMED_BY_TYPE.match(label) else label
-
-
 def _label(text: str) -> Markup:
     """Return the label of a topic as `_shown` does, with the zone of a day that it names."""
-    text = named(text)
     end = end_of_day(text)
     return _shown(text) if not end else _shown(text[:end]) + _IN_UTC + (_shown(text[end:]) if text[end:] else "")
 
 
 def first_words(topic: ChangedTopic) -> Markup:
     """Return what stands behind the label of a topic that a type names: the first words that its summary quotes."""
-    quotes = gist_of(topic.summary).now if _NAMED_BY_TYPE.match(topic.label) else ()
+    quotes = gist_of(topic.summary).now if _IS_A_NOTE.fullmatch(topic.label) else ()
     return Markup(": ") + _shown(clip(quotes[0].said, _FIRST_WORDS)) if quotes else Markup("")
 
 

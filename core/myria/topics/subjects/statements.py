@@ -72,7 +72,8 @@ def told_by(summary: str) -> tuple[Told, ...]:
 def state_of(keys: Sequence[str], leaf: Node) -> Quoted | None:
     """Return what a leaf's summary says about the first of the keys that it says anything about; None if about none.
 
-    Of several statements about that key it is the one that says the most about it.
+    Of several statements about that key it is the newest that says at least half as much about it as the one that says
+    the most: a later one that is like an earlier one holds now.
     """
     statements = told_by(leaf.summary)
     hints = hinted_keys(leaf.metadata)
@@ -81,9 +82,10 @@ def state_of(keys: Sequence[str], leaf: Node) -> Quoted | None:
         candidates = [statement for statement in statements if names(statement.terms, key)] or (
             statements if key in hints else ()
         )
-        best = max(candidates, key=lambda statement: statement.content(key), default=None)
-        if best is not None and best.content(key):
-            return best.quote
+        contents = [statement.content(key) for statement in candidates]
+        most = max(contents, default=0)
+        if most:  # a leaf quotes the newest first
+            return next(told.quote for told, content in zip(candidates, contents, strict=True) if 2 * content >= most)
     return None
 
 
