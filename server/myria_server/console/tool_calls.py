@@ -63,8 +63,9 @@ def tool_uses(event: Mapping[str, Any]) -> ToolUses | None:
     if not uses:
         return None
     words = text or _words(message)
-    is_repeated = any(use.said in (words, _arguments(words)) for use in uses)
-    return ToolUses(uses=uses[:_MOST], more=len(uses[_MOST:]), words="" if is_repeated else words)
+    if not {use.said for use in uses}.isdisjoint((words, _arguments(words))):
+        words = ""  # they are what a call or a result says
+    return ToolUses(uses=uses[:_MOST], more=len(uses[_MOST:]), words=words)
 
 
 def paired(events: Iterable[Mapping[str, Any]]) -> Pairs:

@@ -125,8 +125,9 @@ keyboard?.addEventListener("beforetoggle", () => { keyboard.querySelector("input
 keyboard?.addEventListener("change", ({ target }) => localStorage.setItem("single-keys", target.checked ? "on" : "off"));
 function search() {
   const field = document.querySelector("[role=search] input[id]");
-  if (field) field.select();
-  else document.querySelector("header a[href*='/ask']")?.click();
+  field?.focus();
+  field?.select();
+  if (!field) document.querySelector("header a[href*='/ask']")?.click();
 }
 // The focus goes to what opens the row, so that Enter does.
 function move(by) {
