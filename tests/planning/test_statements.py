@@ -125,3 +125,16 @@ async def test_what_an_emitter_hints_need_not_stand_in_the_words() -> None:
     update = await full(units_of(talk_of(said, (("launch_plan", 900),)), SETTINGS))
     (node,) = [node for node in update.nodes if node.is_unit]
     assert node.summary.startswith("Latest, on 4 January 1970: Bo: “Our own webshop takes 400 orders.”")
+
+
+async def test_what_names_another_thing_of_the_kind_is_no_state() -> None:
+    """Of a name of several words those count that tell the most: not every price is that of the kestrel."""
+    said = [
+        ("Ana", "The kestrel price is 44 euros."),
+        ("Ana", "The kestrel price is 94 euros."),
+        ("Bo", "What is the kestrel price? The lodestar price is 74 euros."),
+    ]
+    update = await full(units_of(talk_of(said)))
+    (node,) = [node for node in update.nodes if node.is_unit and node.metadata["names"] == ["kestrel price"]]
+    assert "Latest, on 4 January 1970: Ana: “The kestrel price is 94 euros.”" in node.summary
+    assert "lodestar" not in node.summary

@@ -50,8 +50,18 @@ class Told:
 
 
 def names(said: Set[str], key: str) -> bool:
-    """Tell whether the terms of a text name the subject of a key, or something of that kind."""
-    return not said.isdisjoint(key.split(" ")) or not said.isdisjoint(members_of(key))
+    """Tell whether the terms of a text name the subject of a key, or something of that kind.
+
+    Of a key of several words those count that tell the most: not every price is the price of kestrels.
+    """
+    return not said.isdisjoint(_naming(key)) or not said.isdisjoint(members_of(key))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _naming(key: str) -> frozenset[str]:
+    words = key.split(" ")
+    most = max(map(_weight, words))
+    return frozenset(word for word in words if _weight(word) == most)
 
 
 def hinted_keys(metadata: Mapping[str, Any]) -> frozenset[str]:
