@@ -152,6 +152,10 @@ async def test_an_event_without_text_shows_its_strings(served: Served, browser: 
     page = await browser.get(f"/console/events/{event_id}", **{"as": "user_42"})
     assert "a red glaze" in text_of(page.text).partition("When")[0]
     assert '"number": 12' in text_of(page.text)
+    for address in ("/console/ask", f"/console/events/{event_id}"):  # and its strings stand in a list as well
+        shown = text_of((await browser.get(address, **{"as": "user_42"})).text).partition("Payload as JSON")[0]
+        assert "a red glaze" in shown
+        assert '"item"' not in shown
 
 
 async def test_a_long_payload_says_what_is_left_out_and_is_saved_whole(served: Served, browser: Browser) -> None:

@@ -437,13 +437,13 @@ async def test_an_empty_memory_says_how_to_fill_it(served: Served, browser: Brow
 
 
 async def test_the_part_that_answers_has_its_own_heading(served: Served, browser: Browser) -> None:
-    """Where a script puts an answer in place, no heading of before stays above it."""
+    """Where a script puts an answer in place, no heading of before stays above it, and the page gets its title."""
     await served.call("append_event", event("k", text="the kiln opens on Friday"))
     parameters = {"q": "kiln", "as": "user_42"}
     part = await browser.client.get("/console/ask", params=parameters, headers={"hx-target": "answer"})
-    assert text_of(part.text).startswith("Answer")
+    assert text_of(part.text).startswith("kiln · Myria Answer")
     newest = await browser.client.get("/console/ask", params={"as": "user_42"}, headers={"hx-target": "answer"})
-    assert text_of(newest.text).startswith("Newest")
+    assert text_of(newest.text).startswith("Ask · Myria Newest")
 
 
 async def test_an_answer_may_be_of_some_types_and_of_internal_events(served: Served, browser: Browser) -> None:

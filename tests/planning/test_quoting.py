@@ -80,6 +80,14 @@ async def test_a_quote_of_a_talk_of_several_days_has_its_own_day() -> None:
             "Latest, on 16 March 2026: Jo: “It moved.” Last spoken of on 17 March 2026.",
             [("Latest,", "on 16 March 2026", "Jo", "It moved.")],
         ),
+        (
+            "user:7 and a.b@c.org, 3 March 2026. user:7: “Hot.” On 2 May 2026: a.b@c.org: “Cold.” user:7: “No.”",
+            [
+                ("user:7 and a.b@c.org, 3 March 2026.", "", "user:7", "Hot."),
+                ("", "On 2 May 2026", "a.b@c.org", "Cold."),
+                ("", "", "user:7", "No."),
+            ],
+        ),
         ("They said “hot” and then “cold”.", []),
         ("They agree on “hot”", []),
         ("Spoken of on 3 May 2026.", []),

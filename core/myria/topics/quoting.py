@@ -15,7 +15,8 @@ _SINGLE_MARKS = str.maketrans("“”", "‘’")
 """Quotation marks within a quote, as English sets them: the marks around it stay the only ones of their kind."""
 
 _QUOTE = re.compile(
-    r"(?:(?<=[.!?…”:,] )(?:(?P<day>(?:On|on|From) \d+ [A-Z][a-z]+ \d+): )?(?:(?P<speaker>[^“”:.!?]{1,40}): )?)?"
+    r"(?:(?<=[.!?…”:,] )(?:(?P<day>(?:On|on|From) \d+ [A-Z][a-z]+ \d+): )?"
+    r"(?:(?P<speaker>(?:[^“”:.!?]|[:.!?](?! )){1,40}): )?)?"
     "“(?P<words>[^“”]+)”"
 )
 _LEADS_END = (".", "…", ":", ",", "”")

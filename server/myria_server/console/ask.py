@@ -76,8 +76,10 @@ async def view(desk: Desk, request: Request) -> Page:
         others = [name for name in await names_offered(desk) if name not in desk.names]
         visible = await desk.memory.retrieval.overview(desk.tenant, desk.masks, lambda overview: overview.events)
     before = whole_number_of(request.query_params.get("seen"))
-    return "ask_answer.html" if request.headers.get("hx-target") == "answer" else "ask.html", {
+    is_part = request.headers.get("hx-target") == "answer"
+    return "ask_answer.html" if is_part else "ask.html", {
         **asked,
+        "names_the_page": is_part,
         **shown,
         "placed": await _placed(desk, question, answer, before=before),
         "seen": before + answer.get("counts", {}).get("events", 0),

@@ -22,7 +22,7 @@ from myria.builds.change_log import ChangedTopic
 from myria.builds.queue import WAITS_FOR
 from myria.builds.snapshots import MOST_NEWER
 from myria.log.fields import RESERVED_TYPES
-from myria.log.payloads import speaker_of
+from myria.log.payloads import speaker_of, whole_text
 from myria.notes.model import NOTE_TYPE
 from myria.topics.calendar import end_of_day
 from myria.topics.lines import clean, clip
@@ -168,6 +168,7 @@ def _environment() -> Environment:
         signed=_signed,
         gist=gist_of,
         tool_uses=tool_uses,
+        whole_text=whole_text,
         browser_moment=browser_moment,
         moment_typed=moment_of,
         kind_name=lambda kind: KIND_NAMES.get(kind, kind),
