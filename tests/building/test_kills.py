@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 import subprocess
-import sys
+from contextlib import suppress
 
 import pytest
 
@@ -17,26 +15,17 @@ from tests.support.counts import SOAK
 from tests.support.events import TENANT, append, conversation
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
+from tests.support.processes import Spawned, Spawner
 
 pytestmark = pytest.mark.processes
 
+GENERATIONS = 3 if SOAK else 2
 
-def start(database: Database, build_id: str) -> subprocess.Popen[bytes]:
+
+def start(spawn: Spawner, database: Database, build_id: str) -> Spawned:
     """Start a builder as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "myria_cli.main", "build", "--tenant", TENANT, "--build", build_id],
-        env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn},
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def ended_within(builder: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for a process, but not for ever; tell whether it ended."""
-    try:
-        builder.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    environment = {"MYRIA_POSTGRES_DSN": database.builder_dsn}
+    return spawn.myria("build", "--tenant", TENANT, "--build", build_id, env=environment)
 
 
 async def state(database: Database, build_id: str) -> str:
@@ -57,11 +46,11 @@ async def working(database: Database, build_id: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", [1, 2] if SOAK else [1])
-async def test_a_builder_killed_again_and_again(database: Database, seed: int) -> None:
+async def test_a_builder_killed_again_and_again(database: Database, spawn: Spawner, seed: int) -> None:
     """Builders killed at random moments leave every build either unfinished or published whole, exactly as planned."""
     chosen = random.Random(seed)
     kills = 0
-    for generation in range(3):
+    for generation in range(GENERATIONS):
         for number in range(12):
             pair = ["ana", f"p{number}"]
             await append(
@@ -71,17 +60,15 @@ async def test_a_builder_killed_again_and_again(database: Database, seed: int) -
         before = await builds.roots(database)
         build_id = await builds.queue(database)
         for delay in (0.0, chosen.uniform(0.0, 0.2), chosen.uniform(0.0, 0.6), 300.0):
-            builder = start(database, build_id)
-            try:
-                # Dying while it imports is no test: the delay counts from the moment it is at work.
-                async with asyncio.timeout(PATIENCE_S):
-                    while builder.poll() is None and not await working(database, build_id):
-                        await asyncio.sleep(0.1)
-                await asyncio.to_thread(ended_within, builder, delay)
-            finally:
-                builder.send_signal(signal.SIGKILL)
-                builder.wait(PATIENCE_S)
-            if builder.returncode == 0:
+            builder = start(spawn, database, build_id)
+            # Dying while it imports is no test: the delay counts from the moment it is at work.
+            async with asyncio.timeout(PATIENCE_S):
+                while builder.process.poll() is None and not await working(database, build_id):
+                    await asyncio.sleep(0.1)
+            with suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(builder.process.wait, delay)
+            builder.kill()
+            if builder.process.returncode == 0:
                 break
             kills += 1
             if await state(database, build_id) != "succeeded":
@@ -91,36 +78,30 @@ async def test_a_builder_killed_again_and_again(database: Database, seed: int) -
         assert await builds.roots(database) == await builds.planned(database, cutoff)
     assert kills
     numbers = [row["number"] for row in await builds.rows(database, "SELECT number FROM myria.snapshots ORDER BY 1")]
-    assert numbers == [1, 2, 3]
+    assert numbers == list(range(1, GENERATIONS + 1))
 
 
-async def test_builder_reports_by_its_exit_status(database: Database) -> None:
+async def test_builder_reports_by_its_exit_status(database: Database, spawn: Spawner) -> None:
     """The process exits 0 for a published build, and otherwise says which error kept it from that."""
     await append(database.server_dsn, conversation(20))
     build_id = await builds.queue(database)
 
-    assert start(database, build_id).wait(PATIENCE_S) == Outcome.SUCCEEDED.exit_status == 0
-    assert start(database, "bld_nowhere").wait(PATIENCE_S) == 3
+    assert start(spawn, database, build_id).wait() == Outcome.SUCCEEDED.exit_status == 0
+    assert start(spawn, database, "bld_nowhere").wait() == 3
 
 
-async def test_builders_of_one_scope_killed_in_turn(database: Database) -> None:
+async def test_builders_of_one_scope_killed_in_turn(database: Database, spawn: Spawner) -> None:
     """Of two builders that share one big scope now one is killed, now the other; the scope is published whole."""
-    await append(database.server_dsn, conversation(5_000))
+    await append(database.server_dsn, conversation(4_200))
     build_id = await builds.queue(database)
-    builders = [start(database, build_id)]
-    try:
-        for killed in range(3):
-            builders.append(start(database, build_id))
-            async with asyncio.timeout(PATIENCE_S):
-                while not await _has_begun(database, build_id, parts=killed):
-                    await asyncio.sleep(0.1)
-            builders[killed].send_signal(signal.SIGKILL)
-            builders[killed].wait(PATIENCE_S)
-        assert await asyncio.to_thread(ended_within, builders[-1], PATIENCE_S)
-    finally:
-        for builder in builders:
-            builder.send_signal(signal.SIGKILL)
-            builder.wait(PATIENCE_S)
+    builders = [start(spawn, database, build_id)]
+    for killed in range(3):
+        builders.append(start(spawn, database, build_id))
+        async with asyncio.timeout(PATIENCE_S):
+            while not await _has_begun(database, build_id, parts=killed):
+                await asyncio.sleep(0.1)
+        builders[killed].kill()
+    await asyncio.to_thread(builders[-1].wait)
 
     assert await state(database, build_id) == "succeeded"
     cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
