@@ -57,9 +57,8 @@ def myria(database: Database, monkeypatch: pytest.MonkeyPatch) -> Call:
     return on_database
 
 
-@pytest.fixture
-def sample_file(tmp_path: Path) -> Path:
-    """A small conversation of two scopes as JSON lines."""
+def write_sample(path: Path) -> None:
+    """Write a small conversation of two scopes as JSON lines."""
     lines = []
     for number in range(60):
         scope = ["ana", "ben"] if number % 3 else ["ana", "chloé", "ben"]
@@ -73,6 +72,11 @@ def sample_file(tmp_path: Path) -> Path:
                 "payload": {"text": f"{subject} number {number}", "speaker": scope[0]},
             }
         )
-    path = tmp_path / "sample.jsonl"
     path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
-    return path
+
+
+@pytest.fixture
+def sample_file(tmp_path: Path) -> Path:
+    """The same in a file of the test's own."""
+    write_sample(tmp_path / "sample.jsonl")
+    return tmp_path / "sample.jsonl"

@@ -65,20 +65,19 @@ def rebuilt(database: Database, folder: Path) -> dict[str, Any]:
 def test_builders_have_the_settings_in_force(
     database: Database, spawn: Spawner, tmp_path: Path, text: str, arguments: list[str]
 ) -> None:
-    """What an option adds to the file counts for the builders too, whatever the file by itself would mean."""
+    """What an option adds to the file counts for the builders too, whatever the file by itself would mean.
+
+    The file is read once: half of a change, or a broken one, reaches no builder.
+    """
     issuers = tmp_path / "issuers.yaml"
     issuers.write_text(ISSUERS, encoding="utf-8")
-    started(spawn, database, tmp_path, text.replace("ISSUERS", str(issuers)), *arguments)
-    assert rebuilt(database, tmp_path)["status"] == "succeeded"
-    told = call("status", "--dsn", database.dsn, "--config", tmp_path / "myria.yaml")
-    assert (told.status, "succeeded" in told.out) == (0, True)
-
-
-def test_a_change_of_the_file_waits_for_the_next_start(database: Database, spawn: Spawner, tmp_path: Path) -> None:
-    """The file is read once: half of a change, or a broken one, reaches no builder."""
-    started(spawn, database, tmp_path, "builder: {poll_s: 0.2}")
+    text = text.replace("ISSUERS", str(issuers))
+    started(spawn, database, tmp_path, text, *arguments)
     (tmp_path / "myria.yaml").write_text("builder: {pol", encoding="utf-8")
     assert rebuilt(database, tmp_path)["status"] == "succeeded"
+    (tmp_path / "myria.yaml").write_text(text, encoding="utf-8")
+    told = call("status", "--dsn", database.dsn, "--config", tmp_path / "myria.yaml")
+    assert (told.status, "succeeded" in told.out) == (0, True)
 
 
 def test_a_server_that_cannot_start_is_quoted(database: Database, spawn: Spawner, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from tests.cli.conftest import call
 from tests.metrics.scraping import Samples, samples
 from tests.server import wire
 from tests.soak.wire import Client
-from tests.support.counts import share
+from tests.support.counts import in_soak_runs
 from tests.support.patience import PATIENCE_S
 from tests.support.place import throw_away_folder
 from tests.support.postgres import Database
@@ -35,7 +35,7 @@ from tests.support.processes import Guardian, Spawned, Spawner, wait_until
 
 pytestmark = pytest.mark.processes
 
-KILLS = share(50, least=3)
+KILLS = 50
 SEED = 20_261_121
 
 
@@ -96,7 +96,7 @@ def is_alive(pid: int) -> bool:
 
 
 def start(spawn: Spawner, *arguments: str | Path, env: dict[str, str] | None = None) -> Up:
-    program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--json", *arguments, env=env)
+    program = spawn.myria("up", "--port", "0", "--json", *arguments, env=env)
     told = json.loads(program.wait_for(r'^\{"url".*\}$')[0])
     return Up(program, told)
 
@@ -128,16 +128,6 @@ def event(key: str, text: str = "sourdough bread") -> dict[str, Any]:
         "source_event_key": key,
         "payload": {"text": text},
     }
-
-
-def test_ctrl_c_stops_all_that_was_started(up: Up) -> None:
-    """Server and PostgreSQL are gone after SIGINT, and the exit status says that it was an interrupt."""
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
-    started = [up.told["server_pid"], up.told["postgres_pid"], *children(up.program.pid)]
-    up.program.signal(signal.SIGINT)
-    assert up.program.wait() == 130
-    assert not [pid for pid in started if is_alive(pid)]
-    assert "Traceback" not in up.program.output()
 
 
 def test_one_scrape_tells_of_all_planes(lasting_up: Up) -> None:
@@ -178,17 +168,9 @@ def tool(up: Up, name: str, **arguments: Any) -> Any:
     return answer.json()["result"]["structuredContent"]
 
 
-def test_sigterm_stops_it_as_well(up: Up) -> None:
-    """A service manager's stop leaves nothing behind either."""
-    started = [up.told["server_pid"], up.told["postgres_pid"]]
-    up.program.signal(signal.SIGTERM)
-    assert up.program.wait() == 143
-    assert not [pid for pid in started if is_alive(pid)]
-
-
 def test_a_second_up_on_the_same_folder_is_refused(lasting_up: Up, spawn: Spawner) -> None:
     """It says who uses the folder and ends; the first one goes on."""
-    second = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", lasting_up.told["data_dir"])
+    second = spawn.myria("up", "--port", "0", "--data-dir", lasting_up.told["data_dir"])
     assert second.wait() == 6
     assert f"error[data_dir_in_use]: Another `myria up` (process {lasting_up.program.pid})" in second.output()
     assert httpx.get(f"http://127.0.0.1:{lasting_up.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
@@ -201,7 +183,7 @@ def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: S
         holder.listen()
         port = holder.getsockname()[1]
         for command in ("up", "demo", "serve"):
-            program = spawn.python("-m", "myria_cli.main", command, "--port", str(port), "--data-dir", tmp_path / "new")
+            program = spawn.myria(command, "--port", str(port), "--data-dir", tmp_path / "new")
             assert program.wait() == 6
             assert f"error[port_in_use]: port {port} on 127.0.0.1 is in use" in program.output()
     assert not (tmp_path / "new").exists()
@@ -210,7 +192,7 @@ def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: S
 def test_a_folder_that_cannot_be_written_is_told_clearly(tmp_path: Path, spawn: Spawner) -> None:
     """Where no folder can be made, one line says so."""
     (tmp_path / "file").write_text("")
-    program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", tmp_path / "file" / "data")
+    program = spawn.myria("up", "--port", "0", "--data-dir", tmp_path / "file" / "data")
     assert program.wait() == 6
     assert "error[data_dir_unusable]: " in program.output()
     assert "Traceback" not in program.output()
@@ -218,9 +200,7 @@ def test_a_folder_that_cannot_be_written_is_told_clearly(tmp_path: Path, spawn: 
 
 def test_an_address_that_others_reach_needs_insecure(tmp_path: Path, spawn: Spawner) -> None:
     """Without authentication only loopback is served."""
-    program = spawn.python(
-        "-m", "myria_cli.main", "up", "--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path / "new"
-    )
+    program = spawn.myria("up", "--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path / "new")
     assert program.wait() == 6
     assert "--insecure" in program.output()
 
@@ -242,9 +222,7 @@ def test_agents_keep_for_whom_it_was_started(lasting_up: Up) -> None:
 
 def test_it_says_which_address_is_for_whom(database: Database, spawn: Spawner) -> None:
     """Each face that is on has a line with its address and who it is for; hosts are given the one for agents."""
-    told = spawn.python(
-        "-m",
-        "myria_cli.main",
+    told = spawn.myria(
         "up",
         "--port",
         "0",
@@ -278,8 +256,8 @@ def test_other_commands_use_the_running_server(lasting_up: Up) -> None:
 
 def test_the_log_can_be_followed(lasting_up: Up, spawn: Spawner) -> None:
     """`events --follow` prints what is appended while it runs, until Ctrl-C."""
-    follower = spawn.python(
-        *("-m", "myria_cli.main", "events", "--follow", "--json", "--limit", "1"),
+    follower = spawn.myria(
+        *("events", "--follow", "--json", "--limit", "1"),
         *("--data-dir", lasting_up.told["data_dir"]),
     )
     for number in range(3):
@@ -324,7 +302,7 @@ async def test_a_killed_server_comes_back_on_its_port(lasting_up: Up) -> None:
 
 
 async def test_a_killed_postgres_comes_back_with_every_event(up: Up) -> None:
-    """After kill -9 of the postmaster, appends go on, and what was acknowledged is there."""
+    """After kill -9 of the postmaster, appends go on, and what was acknowledged is there; SIGTERM leaves nothing."""
     key = new_id("k")
     before = await append(up.port, [event(key)])
     os.kill(up.postgres_pid, signal.SIGKILL)
@@ -332,21 +310,25 @@ async def test_a_killed_postgres_comes_back_with_every_event(up: Up) -> None:
     assert again[0]["event_id"] == before[0]["event_id"]
     assert again[0]["deduplicated"] is True
     assert again[1]["deduplicated"] is False
+    started = [up.told["server_pid"], up.postgres_pid]
+    up.program.signal(signal.SIGTERM)
+    assert await asyncio.to_thread(up.program.wait) == 143
+    assert not [pid for pid in started if is_alive(pid)]
 
 
 def test_nothing_outlives_a_killed_parent_but_postgres(spawn: Spawner, data_dir: Path) -> None:
-    """kill -9 of `up` takes the server with it; the next `up` adopts what PostgreSQL left."""
+    """kill -9 of `up` takes the server with it; the next `up` adopts what PostgreSQL left, and Ctrl-C stops it all."""
     first = start(spawn, "--data-dir", data_dir)
-    server = first.told["server_pid"]
     os.kill(first.program.pid, signal.SIGKILL)
     first.program.wait()
-    wait_until(lambda: not is_alive(server), 60.0, "the server's end")
+    wait_until(lambda: not is_alive(first.told["server_pid"]), 60.0, "the server's end")
     second = start(spawn, "--data-dir", data_dir)
-    postgres = second.postgres_pid
     assert httpx.get(f"http://127.0.0.1:{second.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
+    running = [second.told["server_pid"], second.postgres_pid, *children(second.program.pid)]
     second.program.signal(signal.SIGINT)
     assert second.program.wait() == 130
-    assert not is_alive(postgres)
+    assert not [pid for pid in running if is_alive(pid)]
+    assert "Traceback" not in second.program.output()
 
 
 def test_a_database_of_ones_own_is_migrated_and_used(databases: Any, spawn: Spawner) -> None:
@@ -366,9 +348,7 @@ def test_the_demo_answers_and_ends_and_finds_its_sample_again(database: Database
     """`demo --once` loads the sample over MCP, draws three answers with their evidence, and exits 0; twice."""
     outputs = []
     for _ in range(2):
-        program = spawn.python(
-            "-m", "myria_cli.main", "demo", "--once", "--port", "0", "--dsn", database.dsn, env={"COLUMNS": "200"}
-        )
+        program = spawn.myria("demo", "--once", "--port", "0", "--dsn", database.dsn, env={"COLUMNS": "200"})
         assert program.wait(300) == 0, program.output()
         outputs.append(program.output())
     assert "embeddings are off, because embeddings.model is off" in outputs[0]
@@ -382,7 +362,7 @@ def test_the_demo_answers_and_ends_and_finds_its_sample_again(database: Database
         assert sum("★ 2026" in answer for answer in output.split(" asks: ")) >= 2
 
 
-@pytest.mark.soak
+@in_soak_runs
 async def test_everything_may_be_killed_at_random_under_load(up: Up, data_dir: Path) -> None:
     """kill -9 of PostgreSQL, server and builder, again and again: each acknowledged event is there exactly once."""
     chosen = random.Random(SEED)
