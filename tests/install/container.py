@@ -5,7 +5,8 @@ The command sees a root file system of its own with the system's programs, this 
 and capabilities (none) that the specification says, and cannot gain any. Signals are handed on to it; the exit status
 is its own, 128 and the number when a signal ended it. When this program is killed, so is everything in there.
 
-Standard library alone, and no module of the project: it starts in an instant.
+Standard library alone, and no module of the project: it starts in an instant. One that was forked enters a
+container by itself.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from types import FrameType
 from typing import Any
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x04000000, 0x08000000, 0x20000000
+CLONE_NEWNET = 0x40000000
 MS_RDONLY, MS_NOSUID, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 32, 4096, 16384, 1 << 18
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "usr", "opt")
 CONFIGURATION = ("nsswitch.conf", "host.conf", "ld.so.cache", "localtime", "protocols", "services", "mime.types")
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -32,9 +34,28 @@ GROUP = "root:x:0:\nmyria:x:10001:\n"
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def main() -> int:
-    """Run the container; return its exit status."""
+def main() -> None:
+    """Run the container's command."""
     specification = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    enter(specification)
+    command = specification["command"]
+    try:
+        os.execvpe(command[0], command, specification["environment"])
+    except OSError as error:
+        print(f"exec {command[0]}: {error}", file=sys.stderr, flush=True)
+        os._exit(127)
+
+
+def enter_as_fork(file: Path, network: str) -> None:
+    """Turn into process 1 of a container, within a network, as who was started otherwise."""
+    with open(network, "rb") as namespace:
+        checked(LIBC.setns(namespace.fileno(), CLONE_NEWNET))
+    enter(json.loads(file.read_text(encoding="utf-8")))
+    checked(LIBC.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0))  # as exec makes it: its own /proc is its own
+
+
+def enter(specification: dict[str, Any]) -> None:
+    """Return in a new process, the first of the container; this one hands signals on to it, and ends as it does."""
     root = Path(specification["root"])
     checked(LIBC.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC))
     build(root, specification)
@@ -44,7 +65,8 @@ def main() -> int:
             become(root, specification)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the process must not go on as a second parent
             print(f"cannot start the container: {error!r}", file=sys.stderr, flush=True)
-        os._exit(127)
+            os._exit(127)
+        return
 
     def hand_on(number: int, _frame: FrameType | None) -> None:
         os.kill(child, number)
@@ -53,7 +75,7 @@ def main() -> int:
         signal.signal(number, hand_on)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    return 128 - code if code < 0 else code
+    os._exit(128 - code if code < 0 else code)
 
 
 def build(root: Path, specification: dict[str, Any]) -> None:
@@ -115,11 +137,6 @@ def become(root: Path, specification: dict[str, Any]) -> None:
     os.setuid(specification["user"])
     checked(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
-    command, environment = specification["command"], specification["environment"]
-    try:
-        os.execvpe(command[0], command, environment)
-    except OSError as error:
-        print(f"exec {command[0]}: {error}", file=sys.stderr, flush=True)
 
 
 def mount(source: str | Path | None, target: str | Path, kind: str | None, flags: int, data: str = "") -> None:
@@ -144,4 +161,4 @@ def checked(result: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -19,15 +19,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
+from tests.install.container import enter_as_fork
 from tests.install.network import GATEWAY, Network
 from tests.kubernetes.api import Json
 from tests.kubernetes.certificates import IN_CLUSTER
 from tests.kubernetes.container_env import CannotStart
 from tests.kubernetes.control_plane import ROOT, ControlPlane
 from tests.kubernetes.node import Container, Node, Pod
+from tests.support.counts import SOAK
+from tests.support.forking import Forked
 from tests.support.processes import Guardian
 
 IMAGE_USER = 10001
@@ -57,6 +61,8 @@ class Isolated:
         self.images: dict[str, list[tuple[Path, Path]]] = {}
         """Folders to lay over the image, by the image's name: `{"myria:next": [(folder, where)]}`."""
         self.network = Network(node.api, node.namespace, node.folder / "hosts", node.control_plane.address)
+        self.forks = not SOAK
+        """Whether `myria` is forked, with all of it imported, instead of started from the image."""
         self._networks: dict[str, int] = {}
 
     def open(self, pod: Pod) -> str:
@@ -80,7 +86,7 @@ class Isolated:
         fs_group = context.get("fsGroup")
         root = pod.folder / f"{container.name}.root"
         root.mkdir(exist_ok=True)
-        specification = {
+        specification: dict[str, Any] = {
             "root": str(root),
             "mounts": [*self._mounts(container, fs_group), *self._image(container.spec["image"])],
             "command": command,
@@ -94,6 +100,16 @@ class Isolated:
         }
         file = pod.folder / f"{container.name}.json"
         file.write_text(json.dumps(specification), encoding="utf-8")
+        if self.forks and command[0] == "myria" and container.spec["image"] not in self.images:
+            network = f"/proc/{os.getpid()}/fd/{self._networks[pod.uid]}"
+            fork = Forked(
+                command[1:],
+                env=environment,
+                cwd=Path(specification["folder"]),
+                output=output.fileno(),
+                enter=partial(enter_as_fork, file, network),
+            )
+            return cast("subprocess.Popen[bytes]", fork)
         with self.network.inside(self._networks[pod.uid]):
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", str(Path(__file__).with_name("container.py")), str(file)],

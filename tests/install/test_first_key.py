@@ -145,8 +145,10 @@ def test_a_key_of_ones_own_is_made_known_and_everything_speaks_https(
 ) -> None:
     """With auth.existingSecret the chart makes no Secret; the key in it works, in a tenant that was not there.
 
-    With server.tls and auth.server, probes, callers and `helm test` speak HTTPS to an authorization server.
+    With server.tls and auth.server, probes, callers and `helm test` speak HTTPS to an authorization server. Here every
+    program is started from the image.
     """
+    node.runtime.forks = False
     given = "myr_fromthevault_abcdefghijkmnpqrstuvwxyz23456789"
     connect(node, database)
     place.secret("vault", {"key": given})

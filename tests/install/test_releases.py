@@ -253,10 +253,28 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
 
 
 def test_a_trial_that_goes_in_the_middle_of_a_build_publishes_nothing(release: Release, node: IsolatedNode) -> None:
-    """Its PostgreSQL stays until the operator has ended the build and said so; the next installation finds it ended."""
+    """Its PostgreSQL stays until the operator has ended the build and said so; the next installation finds it ended.
+
+    Before, a first install with a wrong image is removed, which asks no pod for anything, and another one is mended: an
+    upgrade with the right image brings everything up.
+    """
     trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, "builder": {"terminationGracePeriodSeconds": 3}}
-    place = release.place
-    release.install(trial, ONE_SERVER, wait_s=240)
+    wrong = {"image": {"repository": "missing/myria"}}
+    place, database = release.place, f"{release.fullname}-trial-db"
+    release.install(trial, ONE_SERVER, wrong)
+    release.uninstall()
+    assert place.admin.objects("Deployment", place.name) == []
+    release.install(trial, ONE_SERVER, wrong)
+
+    def pulls() -> bool:
+        found = place.admin.objects("Pod", place.name, labels="app.kubernetes.io/component=trial-db")
+        statuses = [one for pod in found for one in pod["status"].get("containerStatuses") or []]
+        return any(one["state"].get("waiting", {}).get("reason") == "ImagePullBackOff" for one in statuses)
+
+    wait_until(pulls, 60, "the pod whose image is missing")
+    release.upgrade(trial, ONE_SERVER, wait_s=240)
+    assert place.admin.get("StatefulSet", database, place.name)["spec"]["podManagementPolicy"] == "Parallel"
+
     append(port_of(node, release), "before the end")
     place.rebuild("frozen")
     wait_until(lambda: pods(node, "builder"), 60, "the build's pod")
@@ -322,27 +340,3 @@ def children(pod: Pod) -> list[int]:
     there = Path(f"/proc/{pod.pid}/task/{pod.pid}/children")
     wait_until(there.read_text, 10, "the pod's process")
     return [int(child) for child in there.read_text().split()]
-
-
-def test_a_first_install_with_a_wrong_image_can_be_mended_and_removed(release: Release, node: IsolatedNode) -> None:
-    """An upgrade with the right image brings everything up, and an uninstall asks no pod for anything."""
-    trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, **ONE_SERVER}
-    wrong = {"image": {"repository": "missing/myria"}}
-    name = f"{release.fullname}-trial-db"
-    release.install(trial, wrong)
-
-    def pulls() -> bool:
-        found = release.place.admin.objects("Pod", release.place.name, labels="app.kubernetes.io/component=trial-db")
-        statuses = [one for pod in found for one in pod["status"].get("containerStatuses") or []]
-        return any(one["state"].get("waiting", {}).get("reason") == "ImagePullBackOff" for one in statuses)
-
-    wait_until(pulls, 60, "the pod whose image is missing")
-    release.upgrade(trial, wait_s=240)
-    assert release.place.admin.get("StatefulSet", name, release.place.name)["spec"]["podManagementPolicy"] == "Parallel"
-    release.uninstall()
-    wait_until(lambda: not node.running(), 60, "the end of all pods")
-
-    release.install(trial, wrong)
-    release.uninstall()
-    there = release.place.admin.objects("Deployment", release.place.name)
-    assert there == []

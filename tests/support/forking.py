@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait as wait_for_one
 from pathlib import Path
 
@@ -40,11 +40,20 @@ class Forked:
         env: its whole environment.
         cwd: its folder; by default that of this process.
         output: the open file that it writes to.
+        enter: what it calls first, to be somewhere else.
     """
 
-    def __init__(self, arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, output: int) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None,
+        output: int,
+        enter: Callable[[], None] | None = None,
+    ) -> None:
         where = (str(cwd or Path.cwd()), f"/proc/{os.getpid()}/fd/{output}")
-        self._process = _SERVER.Process(target=_run, args=(list(arguments), dict(env), *where))
+        self._process = _SERVER.Process(target=_run, args=(list(arguments), dict(env), *where, enter))
         with _LOCK:
             self._process.start()
         assert self._process.pid is not None
@@ -85,13 +94,17 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(arguments: list[str], environment: dict[str, str], folder: str, output: str) -> None:
+def _run(
+    arguments: list[str], environment: dict[str, str], folder: str, output: str, enter: Callable[[], None] | None
+) -> None:
     """Become the command, in the process that was forked for it."""
     written = os.open(output, os.O_WRONLY | os.O_APPEND)
     for number in (1, 2):
         os.dup2(written, number)
     os.close(written)
     os.setsid()  # after it, whoever started this may close the file, or kill the group
+    if enter is not None:
+        enter()
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
