@@ -1,7 +1,7 @@
 // Run by Node.js in a folder that has playwright-core: opens pages of the console that show hostile text.
 // Arguments: the browser's program, and as JSON the server's address and the tours: each has the cookie of a session, and
-// the paths of pages. Prints a line of JSON for each page: what it is made of, what its browser complained of, and at which
-// widths it is too wide.
+// the paths of pages. Prints a line of JSON for each page: its status and size, what it is made of, what its browser
+// complained of, and at which widths it is too wide.
 import { chromium } from "playwright-core";
 
 const [executablePath, wanted] = process.argv.slice(-2);
@@ -40,18 +40,18 @@ for (const [number, { cookie, paths, question }] of tours.entries()) {
   });
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("dialog", (dialog) => { complaints.push(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
-  const seen = async (path) => {
+  const seen = async (path, answer = {}) => {
     const wide = [];
-    for (const width of widths) {
+    for (const width of widths.reverse()) { // the window has one of the widths already
       await page.setViewportSize({ width, height: 800 });
       if (await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth)) wide.push(width);
     }
-    console.log(JSON.stringify({ tour: number, path, wide, complaints: complaints.splice(0), ...(await page.evaluate(madeOf)) }));
+    console.log(JSON.stringify({ tour: number, path, wide, complaints: complaints.splice(0), ...answer, ...(await page.evaluate(madeOf)) }));
   };
   for (const path of paths) {
-    await page.goto(url + path, { waitUntil: "load" });
+    const response = await page.goto(url + path, { waitUntil: "load" });
     await page.waitForFunction(() => !document.querySelector(".htmx-request")); // parts that a page loads are there, too
-    await seen(path);
+    await seen(path, { status: response.status(), bytes: (await response.body()).length });
   }
   // A part of a page that a script puts in place.
   await page.goto(url + paths[0]);
