@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,6 +27,7 @@ from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
+from tests.support.processes import Spawner
 
 PLANNER = builds.DEFAULTS.planner
 
@@ -108,32 +106,25 @@ async def test_nothing_commits_after_the_build_ended(database: Database) -> None
 
 
 @pytest.mark.processes
-async def test_a_frozen_builder_holds_nothing_up(database: Database) -> None:
+async def test_a_frozen_builder_holds_nothing_up(database: Database, spawn: Spawner) -> None:
     """A builder that stands still in the middle of a transaction loses it, and its locks, as soon as its leases."""
     await append(database.server_dsn, conversation(40))
     build_id = await builds.queue(database)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "myria_cli.main", "build", "--build", build_id),
-        env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_TASK_LEASE_S": "1"},
-    )
+    environment = {"MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_TASK_LEASE_S": "1"}
+    builder = spawn.myria("build", "--build", build_id, env=environment)
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     async with Pool(database.operator_dsn) as pool:
-        try:
-            async with pool.write(TENANT) as connection:
-                await connection.execute(sql("builds.own_build_lock"), lock_key("build", TENANT))
-                async with asyncio.timeout(120):
-                    while not await connection.fetchval(waiting):
-                        await asyncio.sleep(0.05)
-                process.send_signal(signal.SIGSTOP)
-            # Nobody else can own the build lock now, until PostgreSQL takes it from the builder that has it.
-            aborted = await Registry(pool, builds.DEFAULTS).abort(TENANT, build_id)
-            assert aborted["status"] == "aborted"
-            process.send_signal(signal.SIGCONT)
-            assert await asyncio.wait_for(process.wait(), PATIENCE_S) == Outcome.ABORTED.exit_status
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        async with pool.write(TENANT) as connection:
+            await connection.execute(sql("builds.own_build_lock"), lock_key("build", TENANT))
+            async with asyncio.timeout(120):
+                while not await connection.fetchval(waiting):
+                    await asyncio.sleep(0.05)
+            builder.signal(signal.SIGSTOP)
+        # Nobody else can own the build lock now, until PostgreSQL takes it from the builder that has it.
+        aborted = await Registry(pool, builds.DEFAULTS).abort(TENANT, build_id)
+        assert aborted["status"] == "aborted"
+        builder.signal(signal.SIGCONT)
+        assert await asyncio.to_thread(builder.wait) == Outcome.ABORTED.exit_status
 
 
 async def test_two_processes_share_the_tasks(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +154,7 @@ async def test_two_processes_share_the_tasks(database: Database, monkeypatch: py
 
 
 @pytest.mark.processes
-async def test_several_processes_of_one_machine_build_what_one_builds(database: Database) -> None:
+async def test_several_processes_of_one_machine_build_what_one_builds(database: Database, spawn: Spawner) -> None:
     """With `builder.processes` a builder starts others; a full build by three finds nothing that one did otherwise."""
     for number in range(6):
         await append(database.server_dsn, conversation(30, seed=number, participants=["ana", f"p{number}"]))
@@ -171,12 +162,10 @@ async def test_several_processes_of_one_machine_build_what_one_builds(database: 
     before = await builds.roots(database)
     build_id = await builds.queue(database, is_full=True)
 
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "myria_cli.main", "build", "--build", build_id),
-        env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_PROCESSES": "3"},
-    )
+    environment = {"MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_PROCESSES": "3"}
+    builder = spawn.myria("build", "--build", build_id, env=environment)
 
-    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == Outcome.NOTHING_TO_DO.exit_status
+    assert await asyncio.to_thread(builder.wait) == Outcome.NOTHING_TO_DO.exit_status
     status = await builds.value(database, "SELECT status FROM myria.builds WHERE build_id = $1", build_id)
     assert status == Outcome.NOTHING_TO_DO.value
     assert await builds.roots(database) == before

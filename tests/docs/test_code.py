@@ -74,7 +74,7 @@ def test_the_page_on_agents_prints_what_happens(database: Database, spawn: Spawn
     """Its program runs as printed, and prints what the page says."""
     page, port = text_of("docs/agents.md"), free_port()
     (program,), (expected,) = blocks(page, "python"), blocks(page, "text")
-    server = spawn.python("-m", "myria_cli.main", "serve", "--dsn", database.server_dsn, "--port", str(port))
+    server = spawn.myria("serve", "--dsn", database.server_dsn, "--port", str(port))
     server.wait_for(f":{port}")
     (tmp_path / "program.py").write_text(program.replace("127.0.0.1:8321", f"127.0.0.1:{port}"), encoding="utf-8")
     printed = run(f"{shlex.quote(sys.executable)} program.py", tmp_path)

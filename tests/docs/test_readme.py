@@ -58,9 +58,7 @@ def place(request: pytest.FixtureRequest, database: Database, spawn: Spawner) ->
         made = call("key", "create", "admin", *words, *ALL, "--dsn", database.dsn, "--json")
         assert made.status == 0, made.err
         key = made.json["key"]
-    server = spawn.python(
-        *("-m", "myria_cli.main", "serve", "--dsn", database.server_dsn, "--port", str(port)), env=mode
-    )
+    server = spawn.myria("serve", "--dsn", database.server_dsn, "--port", str(port), env=mode)
     server.wait_for(f":{port}")
     return Place(port, key)
 
