@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from tests.server.wire import serving
 from tests.support import builds
 from tests.support.events import TENANT, append, event
 from tests.support.postgres import Database
-from tests.support.processes import Spawner, free_port
+from tests.support.processes import Guardian, Spawner, free_port
 from tests.support.skips import missing
 
 WANTED = "MYRIA_TEST_SMALL_MODEL"
@@ -47,7 +47,7 @@ SAID = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def packages() -> Path:
     """The folder with the model and its server."""
     if not (os.environ.get("CI") or os.environ.get(WANTED)):
@@ -74,19 +74,30 @@ def packages() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def model_url(guardian: Guardian, packages: Path) -> Iterator[str]:
+    """Serve the model; it is one for all tests."""
+    spawner, port = Spawner(guardian), free_port()
+    try:
+        server = spawner.python(Path(__file__).with_name("small_model.py"), str(packages), str(port))
+        server.wait_for("serving on", 200)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        spawner.end_all()
+
+
 @pytest.fixture
-def local_model(spawn: Spawner, packages: Path, tmp_path: Path) -> Callable[..., LlmSettings]:
-    """Serve the model; return what makes settings for it, whose replies may have as many tokens as a call says."""
-    port = free_port()
-    server = spawn.python(Path(__file__).with_name("small_model.py"), str(packages), str(port))
-    server.wait_for("serving on", 200)
+def local_model(model_url: str, tmp_path: Path) -> Callable[..., LlmSettings]:
+    """Return what makes settings for the model, whose replies may have as many tokens as a call says."""
 
     def settings(*, tokens: int, **fields: Any) -> LlmSettings:
         template = tmp_path / f"{tokens}.json"
-        template.write_bytes(orjson.dumps({"model": "local", "temperature": 0, "max_tokens": tokens}))
+        # So small a model says the same again and again, up to the limit.
+        body = {"model": "local", "temperature": 0, "frequency_penalty": 1.5, "max_tokens": tokens}
+        template.write_bytes(orjson.dumps(body))
         return LlmSettings(
             template=str(template),
-            base_url=f"http://127.0.0.1:{port}/v1",
+            base_url=model_url,
             structure="json_schema",
             call_timeout_s=600.0,
             repairs=1,
