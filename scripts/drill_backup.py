@@ -27,9 +27,9 @@ from myria.log.event import parse_event
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.search.queries import EventNodesQuery
-from myria.settings import Settings
 from myria_embedded import RoleDsns, role_dsns
 from scripts.drilling import (
+    SETTINGS,
     TENANT,
     Drill,
     Portrait,
@@ -112,7 +112,7 @@ async def live_through(dsns: RoleDsns) -> None:
     """Make what a memory contains after a while of use."""
     events = sample_events()
     part = len(events) // 5
-    async with Memory(dsns.server, Settings()) as memory:
+    async with Memory(dsns.server, SETTINGS) as memory:
         for number in range(5):
             await memory.log.append_events(TENANT, events[number * part : (number + 1) * part if number < 4 else None])
             if number < 4:
@@ -154,7 +154,7 @@ async def compared(drill: Drill, before: Portrait, after: Portrait) -> None:
 async def going_on(drill: Drill, dsns: RoleDsns) -> None:
     """Use the restored memory: append, ask, build, roll back."""
     drill.step("go on with it: append, ask, build, roll back")
-    async with Memory(dsns.server, Settings()) as memory:
+    async with Memory(dsns.server, SETTINGS) as memory:
         event_id = (await memory.log.append_events(TENANT, [parse_event(LATER, Limits())]))[0].event_id
         question = EventNodesQuery(participants=("mika",), query="Where is the zeppelin?")
 

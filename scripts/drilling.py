@@ -35,6 +35,9 @@ TENANT = "default"
 NOT_COMPARED = ("xid", "tail_xid", "revision", "cursor_secret")
 """Columns that belong to a server and not to the memory: transaction numbers, and the key that signs cursors."""
 
+SETTINGS = Settings(embeddings=Settings.load().embeddings)
+"""Of this environment's settings only those of vectors: others may name a model that costs money."""
+
 Json = dict[str, Any]
 
 
@@ -220,8 +223,8 @@ async def fetch(dsn: str, query: str, *arguments: object) -> list[Json]:
 
 
 def sample_questions() -> list[Json]:
-    """Return the sample's questions, and for each of their askers a question for the newest events."""
-    lines = (ROOT / "examples/questions.jsonl").read_text(encoding="utf-8").splitlines()
+    """Return half of the sample's questions, and for each of their askers a question for the newest events."""
+    lines = (ROOT / "examples/questions.jsonl").read_text(encoding="utf-8").splitlines()[::2]
     questions = [
         {"query": question["question"], "participants": question["participants"]}
         for question in (json.loads(line) for line in lines)
@@ -232,8 +235,8 @@ def sample_questions() -> list[Json]:
 
 
 def sample_events() -> list[NewEvent]:
-    """Return the sample's events."""
-    lines = (ROOT / "examples/workshop.jsonl").read_text(encoding="utf-8").splitlines()
+    """Return half of the sample's events."""
+    lines = (ROOT / "examples/workshop.jsonl").read_text(encoding="utf-8").splitlines()[::2]
     return [parse_event(json.loads(line), Limits()) for line in lines]
 
 
@@ -243,7 +246,7 @@ async def answers(dsn: str, questions: Sequence[Json]) -> dict[str, str]:
     Cursors are left out: they are signed by their server.
     """
     digests: dict[str, str] = {}
-    async with Memory(dsn, Settings()) as memory:
+    async with Memory(dsn, SETTINGS) as memory:
         for question in questions:
             name = f"{question.get('query') or 'the newest'} as {','.join(question['participants'])}"
             names, text = tuple(question["participants"]), question.get("query")
@@ -269,7 +272,7 @@ async def build(dsns: RoleDsns, *, full: bool = False, hold: bool = False) -> st
         build_id = await connection.fetchval(
             sql("builds.enqueue"), TENANT, new_id("bld"), "manual", full, hold, None, None
         )
-    return str((await run_build(Settings(), dsns.builder, TENANT, build_id)).value)
+    return str((await run_build(SETTINGS, dsns.builder, TENANT, build_id)).value)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ def test_a_memory_survives_the_loss_of_its_server(spawn: Spawner) -> None:
     drill = spawn.python(SCRIPTS / "drill_backup.py")
     assert drill.wait(300) == 0, drill.output()
     told = drill.output()
-    assert "renewed the transaction numbers of 546 events" in told
+    assert "renewed the transaction numbers of 273 events" in told
     assert "same     answers, to the byte" in told
     assert "same     node and rendering of every topic" in told
 
