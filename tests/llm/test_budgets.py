@@ -99,7 +99,7 @@ async def test_a_provider_that_is_down_costs_its_failure_budget_at_most(
     databases: Databases, provide: Starting, configured: Configuring
 ) -> None:
     """With a hanging provider a build makes the calls until it is left alone, and plans all else without it."""
-    log = conversation(1_500, seed=1)
+    log = conversation(600, seed=1)
     timeout, failures = 2.0, 3
     provider = provide(lambda _: Answer(hang=True))
     llm = configured(provider, retries=0, call_timeout_s=timeout, breaker_failures=failures, breaker_pause_s=600)
@@ -112,7 +112,7 @@ async def test_a_provider_that_is_down_costs_its_failure_budget_at_most(
     # A call that had no time to be sent is a failure too, which the provider does not hear of.
     assert 0 < len(provider.asked) <= failures
     assert counts[True]["llm_calls"] <= failures
-    assert counts[True]["llm_units_degraded"] == counts[True]["units_planned"] > 50
+    assert counts[True]["llm_units_degraded"] == counts[True]["units_planned"] > 20
     for work in ("units_planned", "leaves_planned", "events_read", "rows_nodes", "rows_renderings"):
         assert counts[True][work] == counts[False][work], work
 

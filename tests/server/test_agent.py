@@ -20,6 +20,7 @@ from myria_server.api.tools import TOOLS, input_schema, output_schema
 from myria_server.paths import PATH_OF
 from tests.server import agent_rows
 from tests.server.wire import MODERN, Served, call, event, headers, listed, serving
+from tests.support.counts import some
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
@@ -129,7 +130,7 @@ async def by_text(served: Served, tool: str, arguments: Any) -> dict[str, Any]:
 
 async def test_every_row_of_the_table(served: Served) -> None:
     """Each tool with each parameter, called over plain HTTP: the text is the contract's JSON."""
-    assert await agent_rows.run(partial(by_text, served)) == {}
+    assert await agent_rows.run(partial(by_text, served), some(agent_rows.ROWS)) == {}
 
 
 def test_every_parameter_has_a_row() -> None:
