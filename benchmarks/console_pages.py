@@ -28,6 +28,8 @@ PAGES: Mapping[str, str] = {
     "notes": "/notes?as={archivist}",
     "notes: found": "/notes?as={archivist}&q={question}",
     "note": "/notes/{note}?as={archivist}",
+    "note: add": "/notes/new?as={archivist}",
+    "note: correct": "/notes/{note}/correct?as={archivist}",
     "note: forget": "/notes/{note}/forget?as={archivist}",
     "people": "/people?as={who}",
     "person": "/people/one?as={who}&name={who}",

@@ -42,6 +42,10 @@ PAGES = (
     "/topics?as=user_42&view=timeline&from=2020-01-01&to=2030-01-01",
     "/notes",
     "/notes/{note}",
+    "/notes/{note}?done=corrected",
+    "/notes/{held}",
+    "/notes/new",
+    "/notes/{note}/correct",
     "/notes/{note}/forget",
     "/notes?done=forgotten&note=note_1",
     "/people",
@@ -122,7 +126,7 @@ async def _kept_note(served: Served) -> str:
     other = await tool("remember", content="The kiln stops at 900 degrees", type="error", linkedTo=[note_id])
     assert other
     for content in (f"We close the kiln {LONG}", "שלום, we sell the kiln"):
-        await tool("remember", content=content, type="decision", supersedes=[other], sessionId="s", source=LONG)
+        await tool("remember", content=content, type="decision", supersedes=[other], sessionId="s", source=LONG[:400])
     refused = await tool("remember", content="We buy a kiln", type="decision")
     await served.call("decide_notes", {"note_ids": [refused], "decision": "refuse", "reason": LONG})
     return note_id
@@ -162,8 +166,9 @@ async def test_every_page_is_accessible_and_whole(
     gone = {"of_participants": ["gone"], "expected_events": 1, "reason": LONG}
     erasure_id = (await served.call("erase", gone)).content["erasure_id"]
     queued = await builds.queue(database)
-    kept = {"event": event_id, "topic": topic, "note": note_id, "first": first, "build": build_id, "queued": queued}
-    paths = ["/console" + page.format(**kept, erasure=erasure_id) for page in PAGES]
+    held_id = (await served.call("list_held_notes", {})).content["under_review"][0]["note_id"]
+    kept = {"event": event_id, "topic": topic, "note": note_id, "held": held_id, "first": first, "build": build_id}
+    paths = ["/console" + page.format(**kept, erasure=erasure_id, queued=queued) for page in PAGES]
     url = str(served.client.base_url).rstrip("/")
     question = {"text": "when does the kiln open", "as": "user_42", "expects": "The kiln opens on Friday"}
     ways = in_each_way(paths)

@@ -145,8 +145,8 @@ async def _keep(memory: Memory, database: Database, tenant: str, many: int) -> K
 async def test_every_act_is_done_by_keyboard(
     outside: Outside, chromium: str, served: Served, database: Database, *, many: int
 ) -> None:
-    """Somebody signs in, asks, follows an answer, forgets, erases, publishes, discards, rolls back, resumes, gives a
-    build up, builds, reads and saves the audit, and signs out; with scripts or without, in a soak run both."""
+    """Somebody signs in, asks, follows an answer, corrects, forgets, erases, publishes, discards, rolls back, resumes,
+    gives a build up, builds, reads and saves the audit, and signs out; with scripts or without, in a soak run both."""
     for tenant, scripts in (("default", True), ("other", False)):
         async with Memory(database.server_dsn, Settings()) as memory:
             kept = await _keep(memory, database, tenant, many)
@@ -246,6 +246,7 @@ async def _use_single_keys(person: Hands) -> None:
 
 async def _follow_and_forget(person: Hands, kept: Kept) -> None:
     await _follow(person)
+    await _correct(person)
     await _forget_and_erase(person, kept)
 
 
@@ -269,6 +270,19 @@ async def _follow(person: Hands) -> None:
     await person.open("/console/ask?q=what+does+Rosa+prefer")
     await person.go("#answer a[href*='/events/']", "Who may see it")
     await person.go("main a[href*='/notes/']", "Rosa prefers tea to coffee")
+
+
+async def _correct(person: Hands) -> None:
+    """A note is corrected after a page that says what changes, and the old words are put back."""
+    await person.go("main a[href*='/correct']", "Write what is true")
+    await person.do("to", "#content")
+    await person.do("press", "Control+A")
+    await person.do("type", "Rosa prefers coffee to tea")
+    await person.write("#reason", "she said so")
+    await person.go("main form button.main", "It replaces version 1")
+    await person.go("main form button.main", "Corrected.")
+    assert "she said so" in person.text
+    await person.go("main .notice button", "taken back")
 
 
 async def _forget_and_erase(person: Hands, kept: Kept) -> None:

@@ -13,6 +13,8 @@ FORMS: Mapping[str, str | None] = {
     "/sign-out": None,
     "/events/{event}/forget": "append",
     "/events/{event}/restore": "append",
+    "/notes/new": "append",
+    "/notes/{note}/correct": "append",
     "/notes/{note}/forget": "append",
     "/notes/restore": "append",
     "/people/erase?name={name}&shared=remove": "erase",
@@ -54,6 +56,7 @@ def fields(names: Mapping[str, str]) -> dict[str, str]:
         "overlap": "at once",
         "expected_events": "40",
         "reason": "because",
+        "content": "the plan was corrected by hand",
         "decision": "approve",
     }
 

@@ -176,6 +176,116 @@ async def test_a_protected_note_says_that_it_stays(served: Served, browser: Brow
     assert (await browser.get(f"/console/notes/{note_id}")).status_code == 200
 
 
+async def test_a_note_is_corrected_after_a_look(served: Served, browser: Browser) -> None:
+    """What changes is shown before; then the version before stays in the history, with who corrected it and why; the
+    form sent again changes nothing, and an Undo puts the old words back."""
+    note_id = await _remember(served, "Rosa prefers tea to milk", type="preference", importance=0.4)
+    path = f"/console/notes/{note_id}/correct"
+    form = await browser.get(await _link(browser, f"/console/notes/{note_id}", "/correct"))
+    sent = {"content": "Rosa prefers coffee to milk", "importance": "0.9", "ends": "never", "reason": "she said so"}
+    preview = await browser.submit(form, path, sent)
+    assert "<del>tea</del><ins>coffee</ins>" in preview.text
+    for part in ("Importance: 0.4 → 0.9", "never: an anchor", "It replaces version 1", "she said so"):
+        assert part in text_of(preview.text)
+    assert await _versions(served, note_id) == ["Rosa prefers tea to milk"]
+    for _ in range(2):
+        done = await browser.submit(preview, path, {"confirmed": "on"})
+        assert "Corrected. Answers hold it as it says here" in text_of(done.text)
+        assert await _versions(served, note_id) == ["Rosa prefers coffee to milk", "Rosa prefers tea to milk"]
+    assert "corrected by mcp : she said so" in text_of(done.text)
+    undone = await browser.submit(done, path)
+    assert "taken back" in text_of(undone.text)
+    assert (await _versions(served, note_id))[0] == "Rosa prefers tea to milk"
+    kept = (await _tool(served, "fragment_history", id=note_id))["current"]
+    assert (kept["importance"], kept["is_anchor"], kept["type"]) == (0.4, False, "preference")
+
+
+async def test_an_earlier_version_is_put_back_after_a_look(served: Served, browser: Browser) -> None:
+    """Its link leads to the form with what that version said."""
+    note_id = await _remember(served, "The kiln opens on Friday", topic="opening")
+    for day, topic in (("Monday", "kiln"), ("Sunday", "kiln")):
+        await _tool(served, "amend", id=note_id, content=f"The kiln opens on {day}", topic=topic)
+    form = await browser.get(await _link(browser, f"/console/notes/{note_id}", "/correct?from=1"))
+    preview = await browser.submit(form, f"/console/notes/{note_id}/correct")
+    assert "<del>Sunday</del><ins>Friday</ins>" in preview.text
+    assert "Subject: kiln → opening" in text_of(preview.text)
+    await browser.submit(preview, f"/console/notes/{note_id}/correct", {"confirmed": "on"})
+    assert (await _versions(served, note_id))[0] == "The kiln opens on Friday"
+
+
+async def test_a_correction_of_what_was_changed_meanwhile_is_not_made(served: Served, browser: Browser) -> None:
+    """The form says what the note says now and keeps what was typed; so it does where nothing, or no text, is typed."""
+    note_id = await _remember(served, "The kiln opens on Friday", type="fact")
+    other = await _remember(served, "The kiln opens at ten", type="fact")
+    path = f"/console/notes/{note_id}/correct"
+    form = await browser.get(path)
+    preview = await browser.submit(form, path, {"content": "The kiln opens on Monday"})
+    again = await browser.submit(preview, path, {"again": "on"})
+    assert ">\nThe kiln opens on Monday</textarea>" in again.text
+    for typed, said in (({}, "change something"), ({"content": " "}, "Text is empty"), ({"type": "x"}, "Kind must be")):
+        refused = await browser.submit(form, path, typed)
+        assert (refused.status_code, said in text_of(refused.text)) == (400, True), typed
+    refused = await browser.submit(form, path, {"importance": "much", "topic": "the kiln"})
+    assert "Importance must be a number from 0 to 1" in text_of(refused.text)
+    assert 'name="topic" value="the kiln"' in refused.text
+    same = await browser.submit(
+        await browser.submit(form, path, {"content": "The kiln opens at ten"}), path, {"confirmed": "on"}
+    )
+    assert "another note says that already" in text_of(same.text)
+    assert f"/notes/{other}" in same.text
+    await _tool(served, "amend", id=note_id, content="The kiln opens on Sunday")
+    for page in (form, preview):
+        late = await browser.submit(page, path, {"content": "The kiln opens on Monday", "confirmed": "on"})
+        assert late.status_code == 409
+        assert "It says now: The kiln opens on Sunday" in text_of(late.text)
+        assert ">\nThe kiln opens on Monday</textarea>" in late.text
+    assert len(await _versions(served, note_id)) == 2
+
+
+async def test_a_long_note_in_any_script_is_corrected(served: Served, browser: Browser) -> None:
+    """As long as notes may be, of several lines, and with markup in it, which stays text."""
+    text = "<img src=x onerror=alert(1)>\n</textarea><script>窯\n" + "\U00020bb7" * 9_900
+    note_id = await _remember(served, text)
+    path = f"/console/notes/{note_id}/correct"
+    preview = await browser.submit(await browser.get(path), path, {"content": text.replace("\n", "\r\n") + " 陶"})
+    done = await browser.submit(preview, path, {"confirmed": "on"})
+    assert (await _versions(served, note_id))[0] == f"{text} 陶"
+    for page in (preview, done, await browser.get(path)):
+        assert page.status_code == 200
+        assert not [tag for tag, a in elements(page.text) if tag == "img" or (tag == "script" and not a.get("src"))]
+
+
+async def test_a_note_is_added_by_hand(served: Served, browser: Browser) -> None:
+    """For all agents or for one, once however often the form is sent; what is typed stays where it is refused."""
+    form = await browser.get(await _link(browser, "/console/notes?as=fern", "/notes/new"))
+    sent = {"content": "The kiln opens on Friday", "topic": "opening", "for": "fern"}
+    for said in ("Kept. Answers hold it from now on.", "It is kept, and was before this form was sent"):
+        added = await browser.submit(form, "/console/notes/new", sent)
+        assert said in text_of(added.text)
+    assert "opening" in text_of(added.text)
+    listed = await browser.get("/console/notes", **{"as": "fern"})
+    assert "1 note " in text_of(listed.text)
+    assert "The kiln opens on Friday" not in (await browser.get("/console/notes")).text
+    for typed, status in (({"content": ""}, 400), ({"for": "x" * 300}, 400), ({"content": "Otherwise"}, 409)):
+        refused = await browser.submit(form, "/console/notes/new", sent | typed)
+        assert refused.status_code == status
+        assert 'aria-invalid="true"' in refused.text
+        assert 'name="topic" value="opening"' in refused.text
+    again = await browser.submit(await browser.get("/console/notes/new"), "/console/notes/new", sent)
+    assert "It is kept, and was before" in text_of(again.text)
+
+
+async def _link(browser: Browser, path: str, part: str) -> str:
+    """Return the address of the first link of a page that has this part."""
+    found = elements((await browser.get(path)).text)
+    return next(a["href"] or "" for tag, a in found if tag == "a" and part in (a.get("href") or ""))
+
+
+async def _versions(served: Served, note_id: str) -> list[str]:
+    """Return what the versions of a note say, newest first."""
+    return [one["content"] for one in (await _tool(served, "fragment_history", id=note_id))["versions"]]
+
+
 @pytest.mark.parametrize(("field", "value"), [("kind", "error"), ("topic", "kiln"), ("as", "ana")])
 async def test_notes_are_filtered(served: Served, browser: Browser, field: str, value: str) -> None:
     """By kind, by subject and by whom they belong to."""

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from myria.log.limits import MAX_REASON
-from myria.settings import ConsoleSettings, ReviewSettings, Settings
+from myria.memory import Memory
+from myria.notes.drafting import Draft
+from myria.settings import AuthSettings, ConsoleSettings, ReviewSettings, Settings
 from tests.console.conftest import LOCAL, Browser, elements, text_of
 from tests.server.test_review import ask
 from tests.server.wire import Served, event
 from tests.support import builds
+from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 
@@ -82,7 +85,7 @@ async def test_a_note_is_shown_with_its_reasons_and_approved(served: Served, bro
 
 
 async def test_no_other_page_shows_a_held_note(served: Served, browser: Browser, database: Database) -> None:
-    """Neither its own pages nor those of its people, its conversation, or the note that it would replace."""
+    """Neither its event's nor those of its people, its conversation, or the note that it would replace."""
     old = await ask(served, "remember", content="The kiln plan is old", agentId="fern", sessionId="s", type="fact")
     said = {"agentId": "fern", "sessionId": "s", "topic": "quokka", "keywords": ["quokka"], "source": "quokka"}
     note_id = await _hold(served, "The kiln plan needs a quokka", supersedes=[old["id"]], **said)
@@ -92,7 +95,7 @@ async def test_no_other_page_shows_a_held_note(served: Served, browser: Browser,
     paths = [
         f"/console/events/{held['event_id']}?{people}",
         *(f"/console/events/{node['event_id']}?{people}" for node in found),
-        *(f"/console/notes/{one}?as=fern" for one in (note_id, old["id"])),
+        f"/console/notes/{old['id']}?as=fern",
         "/console/notes?as=fern&q=kiln&superseded=on",
         "/console/notes?as=fern",
         *(f"/console/ask?{people}&{more}" for more in ("q=kiln+plan&why=on", "context=s&order=oldest", "view=topics")),
@@ -114,6 +117,56 @@ async def test_no_other_page_shows_a_held_note(served: Served, browser: Browser,
     await ask(served, "decide_notes", note_ids=[note_id], decision="approve")
     shown = [path for path in paths if "quokka" in (await browser.client.get(path)).text]
     assert len(shown) > 5
+
+
+async def test_a_held_note_has_a_page_that_decides(served: Served, browser: Browser) -> None:
+    """Review leads to it: it says that the note is held, and by which rule; it approves, refuses, and takes back."""
+    note_id = await _hold(served, "We decided on the kiln", agentId="fern", supersedes=[])
+    listed = await browser.get("/console/review")
+    page = await browser.get(
+        next(a["href"] or "" for _, a in elements(listed.text) if note_id in (a.get("href") or ""))
+    )
+    assert page.url.path == f"/console/notes/{note_id}"
+    for part in (
+        "waits for a review",
+        "review.kinds=decision",
+        "Nobody finds it",
+        "We decided on the kiln",
+        "said by fern",
+    ):
+        assert part in text_of(page.text), part
+    refused = await browser.submit(page, "/console/review/decide", {"decision": "refuse", "reason": "too dear"})
+    assert "1 note refused" in text_of(refused.text)
+    page = await browser.get(f"/console/notes/{note_id}")
+    assert "A note that was refused" in text_of(page.text)
+    assert "too dear" in text_of(page.text)
+    await browser.submit(page, "/console/review/decide", {"decision": "hold"})
+    page = await browser.get(f"/console/notes/{note_id}")
+    await browser.submit(page, "/console/review/decide", {"decision": "approve"})
+    assert "Note We decided on the kiln" in text_of(
+        (await browser.get(f"/console/notes/{note_id}", **{"as": "fern"})).text
+    )
+    for path in (f"/console/notes/{note_id}/correct", "/console/notes/note_none"):
+        assert (await browser.get(path)).status_code == 404
+
+
+async def test_a_correction_may_wait(served: Served, browser: Browser) -> None:
+    """Its form says so before, and leads to a note that waits; the old one stays until that is approved."""
+    kept = await ask(served, "remember", content="The kiln opens on Friday", agentId="fern", type="fact")
+    path = f"/console/notes/{kept['id']}/correct"
+    sent = {"content": "The kiln opens on Monday", "type": "decision", "reason": "we met"}
+    preview = await browser.submit(await browser.get(path, **{"as": "fern"}), path, sent)
+    assert "the correction waits for a review" in text_of(preview.text)
+    assert not (await ask(served, "list_held_notes"))["under_review"]
+    for _ in range(2):
+        held = await browser.submit(preview, path, {"confirmed": "on"})
+        assert "A note that waits for a review" in text_of(held.text)
+        assert "<del>Friday</del><ins>Monday</ins>" in held.text
+        assert "we met" in text_of(held.text)
+    assert len((await ask(served, "list_held_notes"))["under_review"]) == 1
+    assert await _recalled(served) == ["The kiln opens on Friday"]
+    await browser.submit(held, "/console/review/decide", {"decision": "approve"})
+    assert await _recalled(served) == ["The kiln opens on Monday"]
 
 
 async def test_many_are_refused_with_one_reason(served: Served, browser: Browser) -> None:
@@ -218,6 +271,39 @@ async def test_a_held_snapshot_is_named_with_its_pages(served: Served, browser: 
     page = await browser.get("/console/review")
     assert held in page.text
     assert f"/console/changes/publish?snapshot={held}" in page.text
+
+
+class TestKeys:
+    """Whoever may decide sees what a held note says; whoever would see it once it is approved is told why not."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        auth = AuthSettings(mode="keys")
+        return Settings(console=ConsoleSettings(enabled=True), auth=auth, review=ReviewSettings(kinds=("decision",)))
+
+    async def test_only_reviewers_see_what_a_held_note_says(
+        self, browser: Browser, memory: Memory, database: Database
+    ) -> None:
+        """Its people are told that it waits and who decides; to others there is none."""
+        draft = Draft(content="We decided on a quokka", kind="decision")
+        held = await memory.notes.remember("default", ("ada",), draft, contract="memento")
+        faces = ("core", "agent", "admin")
+        async with access_store(database) as store:
+            keys = {
+                "its people": await make_key(store, "ada", faces=faces),
+                "others": await make_key(store, "bob", faces=faces),
+                "reviewer": await make_key(store, "bob", roles=("read", "admin"), faces=faces),
+            }
+        pages = {}
+        for name, key in keys.items():
+            await browser.sign_in(key)
+            pages[name] = await browser.get(f"/console/notes/{held.note_id}")
+        assert [page.status_code for page in pages.values()] == [200, 404, 200]
+        assert ["quokka" in page.text for page in pages.values()] == [False, False, True]
+        said = text_of(pages["its people"].text)
+        assert "review.kinds=decision" in said
+        assert "An administrator decides about it" in said
+        assert "decision=" not in pages["its people"].text.replace("kinds=decision", "")
 
 
 class TestWithoutPolicy:

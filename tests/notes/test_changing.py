@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from myria import errors
 from myria.db.database import Database as Pool
 from myria.log.withdrawal.commands import Withdrawals
-from myria.notes.model import Amended, Changes, Forgotten
+from myria.notes.histories import history
+from myria.notes.model import Amended, Amendment, Changes, Forgotten
 from tests.notes.test_remembering import TENANT, US, Keeper
 from tests.support.counts import examples
 from tests.support.postgres import Database, Databases
@@ -90,6 +91,28 @@ async def test_an_amendment_that_says_nothing_new_stores_nothing(keeper: Keeper)
     assert (merged.changed, merged.same_as) == (False, first.note_id)
     assert len(await keeper.events()) == 2
     assert await keeper.is_folded()
+
+
+async def test_an_amendment_says_who_and_why(keeper: Keeper) -> None:
+    """Both stay, redacted, with the version that it made alone; one of a version that is gone is refused."""
+    kept = await keeper.remember("The kiln opens on Friday")
+    said = Amendment(by="key:ana", why="ana@example.com said so")
+    more: dict[str, Any] = {"may_see": may_see, "contract": "memento", "now": NOW}
+    monday = Changes(content="The kiln opens on Monday")
+    for _ in range(2):  # the repeat finds nothing to change
+        await keeper.notes.amend(TENANT, kept.note_id, monday, amendment=said, version=1, **more)
+    with pytest.raises(errors.AlreadySuperseded):
+        await keeper.notes.amend(TENANT, kept.note_id, Changes(content="Sunday"), version=1, **more)
+    await amend(keeper, kept.note_id, "The kiln opens on Tuesday")
+    versions = (await history(keeper.pool, TENANT, kept.note_id, may_see=may_see, now=NOW)).versions
+    assert [(one.version, one.amendment and one.amendment.by) for one in versions] == [
+        (3, None),
+        (2, "key:ana"),
+        (1, None),
+    ]
+    assert versions[1].amendment is not None
+    assert "ana@" not in versions[1].amendment.why
+    assert "said so" in versions[1].amendment.why
 
 
 async def test_a_note_that_becomes_an_anchor_meanwhile_is_not_forgotten(

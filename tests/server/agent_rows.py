@@ -656,6 +656,20 @@ ROWS: tuple[Row, ...] = (
         arguments={"id": "$0", "content": "", "affect": None},
         answers={"success": False, "code": "invalid_argument"},
     ),
+    *(
+        Row(
+            tool="amend",
+            parameters=("reason", "version"),
+            before=(keeping(FRIDAY, type="fact"),),
+            arguments={"id": "$0", "content": "Monday", "reason": "we met", "version": version},
+            answers=answers,
+            recalls=frozenset({text}),
+        )
+        for version, text, answers in (
+            (1, "Monday", {"success": True, "updated": True}),
+            (2, FRIDAY, {"success": False, "code": "already_superseded"}),
+        )
+    ),
     Row(
         tool="amend",
         parameters=("supersedes",),

@@ -142,6 +142,8 @@ async def test_an_agent_is_told_that_a_note_waits(served: Served) -> None:
         served, "batch_remember", items=[{"content": "We keep it", "type": "decision"}, {"content": "It is hot"}]
     )
     assert [result.get("held", False) for result in batch["results"]] == [True, False]
+    dry = await ask(served, "amend", id=fact["id"], type="decision", dryRun=True)
+    assert (dry["success"], dry["updated"], dry["held"], dry["dryRun"]) == (True, False, True, True)
     amended = await ask(served, "amend", id=fact["id"], type="decision")
     assert (amended["success"], amended["updated"], amended["held"]) == (True, False, True)
     assert amended["fragment"]["id"] != fact["id"]

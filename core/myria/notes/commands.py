@@ -23,7 +23,7 @@ from myria.notes.finding import NoteRows, anybody, note_absent, note_gone
 from myria.notes.holding import HOLDS_NOTHING, Api, Holding
 from myria.notes.keeping import Keeper
 from myria.notes.kinds import Contract, tier
-from myria.notes.model import Amended, Changes, Forgotten, Remembered, note_of
+from myria.notes.model import Amended, Amendment, Changes, Forgotten, Remembered, note_of
 from myria.notes.repeats import Arrange, SameText, notes_alone
 from myria.settings.database import Kind
 
@@ -171,6 +171,8 @@ class Notes:
         speaker: str | None = None,
         now: int | None = None,
         dry_run: bool = False,
+        amendment: Amendment | None = None,
+        version: int | None = None,
     ) -> Amended:
         """Append a new version of a note, which replaces the version before; the note keeps its id.
 
@@ -182,33 +184,46 @@ class Notes:
             may_see: tells whether the caller may see what given participants see.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
             dry_run: append nothing, and return what the amendment would give.
+            amendment: who amends it and why, to be kept with the new version.
+            version: the version that the caller has read; left out, whichever is current.
 
         Raises:
             NoteNotFound: absent, of others, or withdrawn.
-            AlreadySuperseded: another call amended the note meanwhile; read it again.
+            AlreadySuperseded: another call amended the note meanwhile, or since `version`; read it again.
             InvalidArgument: no content, too long, or a kind that the contract does not know.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
         """
         row = await self._rows.live(tenant, note_id, may_see, now)
         before = note_of(orjson.loads(row["payload"]), context_id=row["context_id"])
         changes, redacted = await self._cleaned(tenant, changes)
+        if amendment is not None:
+            amendment = replace(amendment, why=(await self.clean(tenant, amendment.why))[0])
         note = changes.of(before, contract)
         if note == before._replace(inferred=()):
             return Amended(note_id=note_id, version=row["version"], note=note, changed=False, redacted=redacted)
+        if version not in (None, row["version"]):
+            raise _amended_meanwhile(note_id)
         participants = tuple(row["participants"])
         at = time.time_ns() // 1000 if now is None else now
         if dry_run:
-            await self._log.check(tenant, [self.keeper.version_event(row, note, at=at, speaker=speaker)])
-            version = row["version"] + 1
-            return Amended(note_id=note_id, version=version, note=note, changed=False, redacted=redacted)
+            event = self.keeper.version_event(row, note, at=at, speaker=speaker, amendment=amendment)
+            await self._log.check(tenant, [event])
+            return Amended(
+                note_id=note_id,
+                version=row["version"] + 1,
+                note=note,
+                changed=False,
+                redacted=redacted,
+                held_for=None if self.keeper.rule_for(note, event) is None else note_id,
+            )
         try:
-            _, held_id = await self.keeper.append_version(tenant, row, note, may_see=may_see, at=at, speaker=speaker)
+            _, held_id = await self.keeper.append_version(
+                tenant, row, note, may_see=may_see, at=at, speaker=speaker, amendment=amendment
+            )
         except EventNotFound as error:
             raise note_absent(note_id) from error
         except AlreadySuperseded as error:
-            raise AlreadySuperseded(
-                f"note {note_id} was changed meanwhile; read it again, and amend what it says now", note_id=note_id
-            ) from error
+            raise _amended_meanwhile(note_id) from error
         except NoteExists:
             duplicate_id = await self._rows.duplicate(tenant, participants, note)
             if duplicate_id is None:
@@ -380,6 +395,12 @@ class Notes:
                 limit=self._content_characters,
             )
         return content
+
+
+def _amended_meanwhile(note_id: str) -> AlreadySuperseded:
+    return AlreadySuperseded(
+        f"note {note_id} was changed meanwhile; read it again, and amend what it says now", note_id=note_id
+    )
 
 
 def _is_permanent(row: asyncpg.Record) -> bool:

@@ -14,7 +14,7 @@ from myria.log.withdrawal.commands import MaySee
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import Lasting
 from myria.notes.finding import note_absent
-from myria.notes.model import note_of
+from myria.notes.model import Amendment, amendment_of, note_of
 
 MAX_VERSIONS = 100
 """Versions of a note that are shown."""
@@ -22,12 +22,13 @@ MAX_VERSIONS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoteVersion:
-    """One version of a note; `at` in microseconds since 1970 UTC."""
+    """One version of a note; `at` in microseconds since 1970 UTC, `amendment` None where nobody said why it changed."""
 
     version: int
     note: NoteText
     speaker: str | None
     at: int
+    amendment: Amendment | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +73,7 @@ async def history(
                 note=note_of(payload, context_id=version["context_id"]),
                 speaker=speaker_of(payload),
                 at=to_microseconds(version["occurred_at"]),
+                amendment=amendment_of(payload),
             )
             for version in versions
             if (payload := orjson.loads(version["payload"]))

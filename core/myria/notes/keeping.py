@@ -20,7 +20,7 @@ from myria.log.withdrawal.commands import MaySee, Withdrawals
 from myria.notes.drafting import NoteText
 from myria.notes.finding import NoteRows, anybody, note_absent, note_gone
 from myria.notes.holding import Api, Holding, keep_held
-from myria.notes.model import NOTE_CHANNEL, note_event, note_of
+from myria.notes.model import NOTE_CHANNEL, Amendment, note_event, note_of
 from myria.notes.repeats import Arrange, KeptNote, Repeats, notes_alone
 from myria.notes.replacing import replacing_events
 from myria.text.dates import local_day
@@ -114,7 +114,7 @@ class Keeper:
             firsts=[repeat_of.get(place, place) for place in range(len(notes))],
             ids=ids,
             events=events,
-            rules=[self._holding.rule_for(*drafted, api=api) for drafted in zip(notes, events, strict=True)],
+            rules=[self.rule_for(*drafted, api=api) for drafted in zip(notes, events, strict=True)],
         )
         if dry_run:
             await self._log.check(tenant, events)
@@ -282,6 +282,7 @@ class Keeper:
         speaker: str | None,
         key: str | None = None,
         api: Api = "agent",
+        amendment: Amendment | None = None,
     ) -> tuple[AppendResult | None, str | None]:
         """Append a note's next version; of two calls that append one to the same version, one is refused.
 
@@ -291,6 +292,7 @@ class Keeper:
             row: the note's current version.
             key: the source key of the new version's event.
             api: by which the change comes.
+            amendment: who makes it and why.
 
         Returns:
             the log's answer, None where the same waits already; and the id of the held note, None where it is none.
@@ -300,8 +302,8 @@ class Keeper:
             AlreadySuperseded: another call amended the note meanwhile.
             NoteExists: the same people have another note with this kind and text.
         """
-        event = self.version_event(row, note, at=at, speaker=speaker, key=key)
-        rule = self._holding.rule_for(note, event, api=api)
+        event = self.version_event(row, note, at=at, speaker=speaker, key=key, amendment=amendment)
+        rule = self.rule_for(note, event, api=api)
         if rule is None:
             supersedes = [row["event_id"]]
             return await self._withdrawals.append(tenant, event, supersedes=supersedes, may_see=may_see), None
@@ -315,8 +317,19 @@ class Keeper:
         results = await self._log.append_events(tenant, events) if events else []
         return (results[0] if results else None), held_id
 
+    def rule_for(self, note: NoteText, event: NewEvent, *, api: Api = "agent") -> str | None:
+        """Return the rule of review that holds the note of an event back; None if none does."""
+        return self._holding.rule_for(note, event, api=api)
+
     def version_event(
-        self, row: asyncpg.Record, note: NoteText, *, at: int, speaker: str | None, key: str | None = None
+        self,
+        row: asyncpg.Record,
+        note: NoteText,
+        *,
+        at: int,
+        speaker: str | None,
+        key: str | None = None,
+        amendment: Amendment | None = None,
     ) -> NewEvent:
         """Return the event of a note's next version.
 
@@ -332,6 +345,7 @@ class Keeper:
             speaker=speaker,
             previous=row["event_id"],
             key=key,
+            amendment=amendment,
         )
 
     def _event(
@@ -345,6 +359,7 @@ class Keeper:
         speaker: str | None,
         previous: str | None = None,
         key: str | None = None,
+        amendment: Amendment | None = None,
     ) -> NewEvent:
         return note_event(
             note,
@@ -356,4 +371,5 @@ class Keeper:
             previous=previous,
             key=key,
             idle_s=self._session_idle_s,
+            amendment=amendment,
         )

@@ -25,6 +25,14 @@ NOTE_TYPE = "myria.note"
 NOTE_CHANNEL = "notes"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Amendment:
+    """Who made a version of a note, and why: where the caller says why."""
+
+    by: str
+    why: str
+
+
 def note_event(
     note: NoteText,
     participants: tuple[str, ...],
@@ -36,6 +44,7 @@ def note_event(
     previous: str | None = None,
     key: str | None = None,
     idle_s: int = SESSION_IDLE_S,
+    amendment: Amendment | None = None,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -46,6 +55,7 @@ def note_event(
         previous: the id of the event of the version before.
         key: the event's source key, by which a repeat is recognised.
         idle_s: seconds without a note after which the note's session, if it has one, is over by itself.
+        amendment: who made this version of one before, and why.
     """
     fields: dict[str, Any] = {
         "id": note_id,
@@ -68,6 +78,8 @@ def note_event(
         fields["memory"] = note.memory
     if note.details is not NO_DETAILS and note.details != NO_DETAILS:
         fields["details"] = note.details.to_json()
+    if amendment is not None:
+        fields["amended"] = {"by": amendment.by, "why": amendment.why}
     fields |= note.further or {}
     payload: dict[str, Any] = {"text": note.content, "note": fields}
     if speaker is not None:
@@ -110,6 +122,15 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
     )
 
 
+def amendment_of(payload: Mapping[str, Any]) -> Amendment | None:
+    """Return who made a version and why, by the payload of its event; None where that does not say."""
+    said = payload["note"].get("amended")
+    if not isinstance(said, dict):
+        return None
+    by, why = (value if isinstance(value := said.get(name), str) else "" for name in ("by", "why"))
+    return Amendment(by=by, why=why)
+
+
 def texts_of(value: Any) -> tuple[str, ...]:
     """Return the texts of a list in a note's payload; none of anything else, which an import may have brought."""
     return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
@@ -141,6 +162,7 @@ def ending_version(row: asyncpg.Record, days: int, *, by: NewEvent) -> NewEvent:
     }
     payload["note"].pop("anchor", None)  # an anchor never ends
     payload["note"].pop("held", None)  # a reviewer has let it in
+    payload["note"].pop("amended", None)  # what ends it is another note
     return NewEvent(
         timestamp=to_microseconds(row["changed_at"]),
         channel=NOTE_CHANNEL,
@@ -221,8 +243,8 @@ class Amended:
     """A note after an amendment.
 
     `changed` is false where the note had these values already, where another note of the same people has this text
-    (`same_as`), and for a dry run. With `held_for` it waits for a review, as a note of its own that would replace the
-    note of that id.
+    (`same_as`), and for a dry run. With `held_for` it waits for a review, or in a dry run would, as a note of its own
+    that would replace the note of that id.
     """
 
     note_id: str

@@ -23,9 +23,9 @@ from myria.log.event_log import EventLog
 from myria.log.ids import new_id
 from myria.log.payloads import speaker_of, whole_text
 from myria.log.withdrawal.commands import Withdrawals, by_scope
-from myria.log.withdrawal.model import Reason, ReviewDecision, ReviewState, Withdrawal, decision_of
+from myria.log.withdrawal.model import WITHHELD, Reason, ReviewDecision, ReviewState, Withdrawal, decision_of
 from myria.notes.finding import note_absent
-from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of, note_of
+from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, amendment_of, hints_of, note_of
 from myria.notes.replacing import replacing_events
 
 Json = dict[str, Any]
@@ -134,6 +134,16 @@ class Review:
             notes.append(note)
         last = rows[len(notes) - 1] if len(notes) < len(rows) else None
         return {"under_review": notes, "next_cursor": None if last is None else f"review:{last['review_seq']}"}
+
+    async def withheld(self, tenant: str, note_id: str) -> Json | None:
+        """Return a note that waits for a review, or was refused in one, as lists show it; None for any other."""
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("review.state"), tenant, note_id)
+            if row is None or row["review"] not in WITHHELD:
+                return None
+            replaced = await connection.fetch(sql("review.replaces"), tenant, [note_id])
+            evidence = await connection.fetch(sql("review.evidence"), tenant, [note_id], _EVIDENCE, _LOOKED_AT)
+        return _listed(row, replaced, evidence)
 
     async def decide_all(
         self, tenant: str, note_ids: Sequence[str], verdict: Verdict, *, by: str, why: str = ""
@@ -255,6 +265,7 @@ def _lasting_version(row: asyncpg.Record) -> NewEvent:
     payload = orjson.loads(row["payload"])
     payload["note"] |= {"version": row["version"] + 1, "previous": row["event_id"]}
     payload["note"].pop("held", None)
+    payload["note"].pop("amended", None)
     return NewEvent(
         timestamp=to_microseconds(row["changed_at"]),
         channel=NOTE_CHANNEL,
@@ -279,6 +290,7 @@ def _listed(row: asyncpg.Record, replaced: Sequence[asyncpg.Record], evidence: S
     """Return a note under review as lists show it."""
     payload = orjson.loads(row["payload"])
     held = payload["note"].get("held")
+    amendment = amendment_of(payload)
     decision = decision_of(orjson.loads(row["decision"]))
     return {
         "note_id": row["note_id"],
@@ -307,6 +319,8 @@ def _listed(row: asyncpg.Record, replaced: Sequence[asyncpg.Record], evidence: S
             if other["held_id"] == row["note_id"]
         ],
         "evidence": [_evidence(other) for other in evidence if other["note_id"] == row["note_id"]],
+        "amended_by": None if amendment is None else amendment.by,
+        "amended_why": None if amendment is None else amendment.why,
         "decided_by": None if decision is None else decision.by,
         "reason": None if decision is None else decision.why,
     }

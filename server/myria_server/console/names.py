@@ -10,7 +10,9 @@ from myria.search.people import names_beginning, names_beside
 from myria_server.console.desk import Desk
 from myria_server.console.forms import Fields, Form, Page
 
-PICKERS = frozenset({"ask.html", "ask_as.html", "topics.html", "timeline.html", "people.html", "notes.html"})
+PICKERS = frozenset(
+    {"ask.html", "ask_as.html", "topics.html", "timeline.html", "people.html", "notes.html", "note_new.html"}
+)
 """Templates of pages on which a visitor chooses as whom to ask."""
 
 NAMES: Fields = dict.fromkeys(("participants", "as"), ("as", "Ask as"))

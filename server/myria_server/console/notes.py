@@ -22,10 +22,11 @@ from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.events import acts_told
-from myria_server.console.fields import whole_number_of
+from myria_server.console.fields import id_of, whole_number_of
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.names import NAMES
 from myria_server.console.rendering import query
+from myria_server.console.review import shown_held
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.wording import Part, differences
 
@@ -67,8 +68,8 @@ RESTORED: Fields = dict.fromkeys(("id", "note_not_found", "event_not_found"), ("
 """The same of the form that restores a note."""
 
 
-def _names(desk: Desk) -> Sequence[str]:
-    """Return the names that links of a page of notes repeat."""
+def names_of(desk: Desk) -> Sequence[str]:
+    """Return the names that links of a page of notes repeat: the one as whom it is read."""
     return desk.names if desk.agent is None else [desk.agent]
 
 
@@ -111,8 +112,8 @@ async def overview(desk: Desk, request: Request) -> Page:
     )
     stats = await desk.call("memory_stats", agentId=desk.agent)
     return "notes.html", {
-        "names": _names(desk),
-        "other_names": [name for name in desk.names if name not in _names(desk)],
+        "names": names_of(desk),
+        "other_names": [name for name in desk.names if name not in names_of(desk)],
         "search": search,
         "kinds": KINDS,
         "notes": answer["fragments"],
@@ -157,15 +158,20 @@ async def note(desk: Desk, request: Request) -> Page:
     note_id = await desk.memory.note_id(tenant, request.path_params["note_id"])
     acts = await acts_told(desk, desk.memory.notes.acts, note_id, may_see)
     if acts["is_gone"]:
-        return "gone.html", {"what": "note", "id": note_id, "names": _names(desk), **acts}
-    stands = await standing(desk.memory.database, tenant, note_id, may_see=may_see)
+        return "gone.html", {"what": "note", "id": note_id, "names": names_of(desk), **acts}
+    try:
+        stands = await standing(desk.memory.database, tenant, note_id, may_see=may_see)
+    except NoteNotFound:
+        if (page := await _under_review(desk, note_id, may_see)) is None:
+            raise
+        return page
     # Links of a replaced note are left out, as everywhere.
     around = await desk.memory.links.around(tenant, note_id, may_see=may_see) if stands.is_live else None
     note = note_json(note_id, stands.versions[0].note, version=stands.versions[0].version)
     upto = whole_number_of(request.query_params.get("upto"))
     versions, further = await asyncio.to_thread(_versions, stands, upto)
     return "note.html", {
-        "names": _names(desk),
+        "names": names_of(desk),
         "note": note,
         "beside": await _beside(desk, note) if stands.is_live else [],
         "stands": stands,
@@ -178,15 +184,37 @@ async def note(desk: Desk, request: Request) -> Page:
         "links": [] if around is None else _links(around),
         "feedback": await _feedback(desk, note_id),
         "done": request.query_params.get("done", ""),
+        "other_id": id_of(request.query_params.get("other", "")),
         **acts,
+        "key_names": {
+            **acts["key_names"],
+            **await desk.key_names(one["amendment"] and one["amendment"].by for one in versions),
+        },
     }
+
+
+async def _under_review(desk: Desk, note_id: str, may_see: MaySee) -> Page | None:
+    """Show a note that waits for a review, or was refused in one; None for any other.
+
+    What it says is shown to reviewers alone; whoever would see it once it is approved is told why it is not shown.
+    """
+    note = await desk.memory.review.withheld(desk.tenant, note_id)
+    is_reviewer = desk.may("decide_notes")
+    if note is None or not (is_reviewer or may_see(note["participants"])):
+        return None
+    if is_reviewer:
+        note = shown_held(desk, note)
+    else:
+        note = {name: note[name] for name in ("note_id", "state", "since", "rule")}
+    key_names = await desk.key_names([note.get("decided_by")])
+    return "note_held.html", {"names": names_of(desk), "note": note, "key_names": key_names}
 
 
 async def confirm_forgetting(desk: Desk, request: Request) -> Page:
     """Show what forgetting a note takes away, and ask once; or say that it is forgotten, and offer to undo that."""
     note_id = request.path_params["note_id"]
     preview = await _forgetting(desk, note_id, dryRun=True)
-    return "forget.html", {"names": _names(desk), "note_id": note_id, "preview": preview}
+    return "forget.html", {"names": names_of(desk), "note_id": note_id, "preview": preview}
 
 
 async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
@@ -194,7 +222,7 @@ async def forget(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
     note_id = request.path_params["note_id"]
     answer = await _forgetting(desk, note_id, force=form.get("force") == "on" or None)
     done = "forgotten" if answer is None or answer["deleted"] else "protected"
-    return query("/notes", _names(desk), done=done, note=note_id)
+    return query("/notes", names_of(desk), done=done, note=note_id)
 
 
 async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json | None:
@@ -276,6 +304,7 @@ def _versions(stands: NoteStanding, upto: int) -> tuple[list[Json], int | None]:
             "speaker": version.speaker,
             "content": version.note.content,
             "event_id": event_id,
+            "amendment": version.amendment,
             "parts": _parts(before, version),
             "changed": [] if before is None else _changed_fields(before.note, version.note),
         }
@@ -338,7 +367,7 @@ async def restore(desk: Desk, _request: Request, form: Mapping[str, str]) -> str
     restored_id = str(answer["id"])
     if restored_id.startswith(EVENT_ID_PREFIX):
         return query(f"/events/{restored_id}", desk.names, done="restored")
-    return query(f"/notes/{restored_id}", _names(desk), done="restored")
+    return query(f"/notes/{restored_id}", names_of(desk), done="restored")
 
 
 ROUTES: Routes = (

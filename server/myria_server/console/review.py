@@ -60,9 +60,9 @@ async def overview(desk: Desk, request: Request) -> Page:
     decided = await _page(desk, state="decided", limit=_DECIDED, cursor=cursors["before"], **search)
     return "review.html", {
         **(await form(desk, request))[1],
-        "notes": [_shown(desk, note) for note in page["under_review"]],
+        "notes": [shown_held(desk, note) for note in page["under_review"]],
         "next_cursor": page["next_cursor"],
-        "decided": [_shown(desk, note) for note in decided["under_review"]],
+        "decided": [shown_held(desk, note) for note in decided["under_review"]],
         "next_before": decided["next_cursor"],
         "later": any(cursors.values()),
         "done": DECISIONS.get(parameters.get("done", "")),
@@ -117,7 +117,7 @@ async def _page(desk: Desk, *, limit: int, **arguments: Any) -> Json:
     return page
 
 
-def _shown(desk: Desk, note: Json) -> Json:
+def shown_held(desk: Desk, note: Json) -> Json:
     """Return a note with its words against those that it replaces, and as whom its events may be opened."""
     text = note.get("text")
     for other in note["replaces"]:

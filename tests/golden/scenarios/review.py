@@ -35,7 +35,9 @@ async def play(golden: Golden) -> None:
     await decide([other["id"], kept["id"], "note_unknown"], "refuse", reason="no")
     await look()
     await golden.tool("myria_list_held_notes", state="decided", kind="decision", participant="fern")
-    changed = await golden.tool("amend", id=kept["id"], content="The kiln is fired on Tuesdays.", agentId="fern")
+    changed = await golden.tool(
+        "amend", id=kept["id"], content="The kiln is fired on Tuesdays.", agentId="fern", reason="heard wrong"
+    )
     await decide([changed["fragment"]["id"]], "approve")
     await decide([changed["fragment"]["id"], other["id"]], "hold")
     await look()

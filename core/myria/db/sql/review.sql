@@ -20,9 +20,9 @@ ORDER BY n.review_seq DESC;
 SELECT count(*) FROM (SELECT FROM myria.notes n WHERE n.tenant_id = $1 AND n.review = 'held' LIMIT $2) few;
 
 -- name: state
--- A note as a decision needs it.
-SELECT n.note_id, n.review, n.scope_id, n.event_seq, n.context_id, e.event_id, e.occurred_at, e.utc_offset, e.channel, e.payload,
-       s.participants, d.payload AS decision
+-- A note as a decision needs it, and as a list shows it.
+SELECT n.note_id, n.review, n.scope_id, n.event_seq, n.kind, n.topic, n.context_id, e.event_id, e.occurred_at, e.utc_offset,
+       e.channel, e.payload, s.participants, d.payload AS decision, d.ingested_at AS since
 FROM myria.notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id

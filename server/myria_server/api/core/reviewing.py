@@ -98,6 +98,8 @@ class HeldNote(Answer):
     participants: list[str]
     replaces: list[ReplacedNote]
     evidence: list[Evidence]
+    amended_by: str | None = Field(description="Who wanted it in the place of another one, where a reason was given")
+    amended_why: str | None
     decided_by: str | None
     reason: str | None
 

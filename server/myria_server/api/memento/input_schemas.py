@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from myria.errors import InvalidArgument
 from myria.log.fields import check_text, parse_timestamp
-from myria.log.limits import MAX_ID, MAX_QUERY
+from myria.log.limits import MAX_ID, MAX_QUERY, MAX_REASON
 from myria.log.scopes import MAX_PARTICIPANT_CHARACTERS
 from myria.notes.details import DETAILS, Details
 from myria.notes.links import Relation
@@ -318,7 +318,10 @@ class NamedInput(AgentInput):
 
 
 class AmendInput(_NoteInput):
-    """Arguments of amend: what is left out, or empty, stays as it is."""
+    """Arguments of amend: what is left out, or empty, stays as it is.
+
+    `reason` is kept with the version, beside who amended; `version` is the one that the caller has read.
+    """
 
     id: Id
     content: OptionalContent = None
@@ -331,6 +334,8 @@ class AmendInput(_NoteInput):
     scope: Annotated[Literal["permanent", "session"] | None, _default_if_blank(None)] = None
     sessionId: OptionalId = None
     supersedes: Annotated[bool, _default_if_blank(False), HIDDEN] = False
+    reason: Annotated[str | None, optional_text(MAX_REASON, TEXT), HIDDEN] = None
+    version: Annotated[int | None, _default_if_blank(None), HIDDEN] = None
     dryRun: No = False
 
 

@@ -13,7 +13,7 @@ from myria.notes.finding import note_absent
 from myria.notes.kinds import tier
 from myria.notes.lines import on_one_line
 from myria.notes.links import link_event
-from myria.notes.model import Changes, Remembered
+from myria.notes.model import Amendment, Changes, Remembered
 from myria.notes.similar import Alike, similar_notes
 from myria.search.handles import EVENT_PREFIX
 from myria.topics.lines import counted
@@ -271,6 +271,8 @@ async def amend(call: AgentCall, request: AmendInput) -> Answered:
         contract=CONTRACT,
         speaker=call.who.speaker,
         dry_run=request.dryRun,
+        amendment=None if request.reason is None else Amendment(by=call.principal.actor, why=request.reason),
+        version=request.version,
     )
     if amended.same_as is not None:
         unchanged: Json = {"success": False, "updated": False, "merged": True, "existingId": amended.same_as}
@@ -279,6 +281,9 @@ async def amend(call: AgentCall, request: AmendInput) -> Answered:
     content: Json = {"success": True, "updated": True, "fragment": fragment}
     if amended.redacted:
         content["redacted"] = amended.redacted
+    if amended.held_for is not None and request.dryRun:
+        content |= {"updated": False, "held": True, "dryRun": True}
+        return content, f"Would wait for a review. {amended.held_for} would stay as it is until that is approved."
     if amended.held_for is not None:
         content |= {"updated": False, "held": True}
         return content, (
