@@ -113,6 +113,32 @@ async def test_a_person_has_one_page_of_all_that_is_remembered(
         assert links == ["/console/ask?q=ana", "/console/notes?q=ana"], path
 
 
+async def test_notes_about_somebody_who_took_no_part_are_counted(served: Served, browser: Browser) -> None:
+    """As many as recall finds for the subject, and the page of notes lists; each visitor's own."""
+
+    async def remember(content: str, **more: object) -> None:
+        sent = call("remember", {"content": content, "topic": "Ana", "type": "fact", **more})
+        await served.post(sent, headers("remember"), path="/mcp/agent")
+
+    for number in range(12):
+        await remember(f"Ana keeps {number} cats", agentId="fern")
+    await remember("Ana left on Monday", agentId="other")
+    for asked, count in (("fern", 12), ("other", 1), ("ben", 0)):
+        page = await browser.get("/console/people/one", name="ana", **{"as": asked})
+        said = text_of(page.text)
+        arguments = {"agentId": asked, "topic": "ana", "pageSize": 50, "tokenBudget": 100_000}
+        found = await served.post(call("recall", arguments), headers("recall"), path="/mcp/agent")
+        assert len(found.json()["result"]["structuredContent"]["fragments"]) == count
+        assert (f"{count} note{'s' * (count > 1)} about ana" in said) == bool(count)
+        links = [a.get("href") or "" for tag, a in elements(page.text) if tag == "a"]
+        assert sum("/notes/note_" in link for link in links) == min(count, 10)
+        for link in [link for link in links if "topic=ana" in link]:
+            listed = elements((await browser.get(link)).text)
+            assert (
+                len({a["href"] for tag, a in listed if tag == "a" and "/notes/note_" in (a.get("href") or "")}) == count
+            )
+
+
 async def test_all_that_is_remembered_of_one_can_be_saved(served: Served, browser: Browser) -> None:
     """The file holds each event once, oldest first, also internal ones, and says that it is whole."""
     texts = [f"tea number {number}" for number in range(450)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +28,10 @@ from myria_server.console.topics import trees_of
 
 _NEWEST = 10
 _NOTES = 10
+_ABOUT = 50
+"""Notes about somebody that are counted."""
+
+_ABOUT_TOKENS = 100_000
 _TOKENS = 20_000
 _TREES = 3
 
@@ -59,6 +64,7 @@ async def person(desk: Desk, request: Request) -> Page:
         **activity,
         "trees": trees,
         "notes": await _notes_of(desk, who.name) if who.may_ask else None,
+        "about": await _notes_about(desk, who.name),
     }
 
 
@@ -184,6 +190,28 @@ async def _notes_of(desk: Desk, name: str) -> Json | None:
     except ToolRefused:
         return None  # a name that is everybody's, or as which this key keeps no notes
     return {"newest": found["fragments"], "total": stats["stats"]["total"]}
+
+
+async def _notes_about(desk: Desk, name: str) -> Json:
+    """Return the notes whose subject somebody is, of those that the visitor reads: newest first, and how many.
+
+    `is_more`: there are more than are counted. A visitor who reads as this one has them among its notes.
+    """
+    found: Json = {"fragments": []}
+    if desk.may("recall") and desk.agent != name:
+        with suppress(ToolRefused):  # the visitor reads no notes as these names
+            found = await desk.call(
+                "recall",
+                agentId=desk.agent,
+                topic=name,
+                pageSize=_ABOUT,
+                tokenBudget=_ABOUT_TOKENS,
+                minImportance=0.0,
+                includeLinks=False,
+                fields=["id", "content", "type", "created_at"],
+            )
+    notes = found["fragments"]
+    return {"newest": notes[:_NOTES], "total": len(notes), "is_more": "nextCursor" in found}
 
 
 ROUTES: Routes = (
