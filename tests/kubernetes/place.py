@@ -144,7 +144,8 @@ class Place:
     def wait_condition(self, name: str, kind: str, statuses: tuple[str, ...], timeout_s: float = 60.0) -> Json:
         """Return a MyriaRebuild once a condition has one of the statuses."""
         patience_s = max(PATIENCE_S, 3 * timeout_s)  # as in wait_until
-        end, last = time.monotonic() + patience_s, {}
+        end = time.monotonic() + patience_s
+        last: Json = {}
         for _, found in self.admin.follow("MyriaRebuild", self.name, threading.Event()):
             last = next((one for one in found if one["metadata"]["name"] == name), last)
             if condition(last, kind).get("status") in statuses:
