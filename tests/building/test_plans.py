@@ -42,7 +42,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "builds.page": (MOMENT, "bld_x", 20),
     "builds.failed_tasks": ("bld_x",),
     "browse.event_ids": ([1, 2, 3],),
-    "browse.renderings": (IDS, 5),
+    "browse.renderings": (IDS,),
     "llm.spent_by_build": ("bld_x",),
     "snapshots.active": (),
     "snapshots.page": (None, None, 20),

@@ -126,6 +126,43 @@ async def test_what_a_build_changed_is_told(served: Served, browser: Browser, da
     assert "8 events no longer in a topic" in back
 
 
+async def test_what_was_forgotten_or_erased_comes_back_nowhere(
+    served: Served, browser: Browser, database: Database
+) -> None:
+    """No difference, preview or list of topics counts it, to an older snapshot and back; what others said stays."""
+    for number in range(3):
+        own = event(f"own{number}", text=f"the loom {number}", participants=["user_8", "agent_1"])
+        await served.call("append_event", own)
+    first, second = await _grown(served, database)
+    newest = await served.call("query_event_nodes", {"participants": ["user_0"], "order": "newest", "limit": 1})
+    # The span of the first snapshot's topics holds no later moment, so only what is in it may hide its words.
+    forgotten = newest.content["root"]["children"][0]["event_id"]
+    await served.call("withdraw_events", {"event_ids": [forgotten], "participants": ["user_0"]})
+    erase = await browser.get("/console/people/erase", name="user_8", shared="remove")
+    await browser.submit(erase, "/console/people/erase", {"reason": "asked to", "confirmed": "user_8"})
+    third = (await builds.build(database)).snapshot_id or ""
+
+    back = text_of((await browser.get(DIFF, **{"from": third, "to": first})).text)
+    assert "user_8" not in back
+    assert "7 events no longer in a topic; still found" in back
+    on = text_of((await browser.get(DIFF, **{"from": first, "to": third})).text)
+    assert "user_8" not in on
+    assert "7 events added to topics" in on
+    assert "withdrawn events" not in on
+    assert "Nothing differs" in text_of((await browser.get(DIFF, **{"from": second, "to": third})).text)
+    asked = text_of((await browser.get("/console/changes/rollback", snapshot=first)).text)
+    assert "For 1 group of people" in asked
+    assert "7 events no longer in a topic" in asked
+
+    for snapshot, count in ((second, 15), (first, 8)):
+        await served.call("rollback", {"to": snapshot, "reason": "labels went wrong"})
+        for view in ("subject", "time"):
+            topics = text_of((await browser.get("/console/topics", view=view, **{"as": "user_0"})).text)
+            assert f"{count} events in which exactly these 2 took part" in topics
+            gone = text_of((await browser.get("/console/topics", view=view, **{"as": "user_8"})).text)
+            assert "No topic is visible to user_8" in gone
+
+
 async def test_topics_of_one_name_are_told_apart(served: Served, browser: Browser, database: Database) -> None:
     """Topics of which something was forgotten tell their time, and no word."""
     made: list[str] = []

@@ -89,12 +89,15 @@ async def test_topics_are_listed_by_their_latest_state(served: Served, browser: 
             text = f"The violin is {place.strip()}."
             at = f"2026-03-{day:02}T10:{minute:02}:00Z"
             await _append(served, 10 * day + minute, text, timestamp=at, context_id=f"talk{day}")
+    await _append(served, 99, "Ok.", timestamp="2026-03-09T10:00:00Z", context_id="talk9")  # no subject holds it
     await builds.build(database)
     page = await browser.get("/console/topics", **{"as": "user_42"})
     listed = page.text.partition("Violin")[2].partition("</li>")[0]
     assert listed.index("at the luthier in Porto") < listed.index("<details") < listed.index("in Braga")
     assert "latest, on 5 March 2026" in text_of(listed)
-    assert "6 events in which exactly these 2 took part" in text_of(page.text)
+    for view in ("subject", "time"):
+        said = text_of((await browser.get("/console/topics", view=view, **{"as": "user_42"})).text)
+        assert "7 events in which exactly these 2 took part · 1 Mar 2026, 10:00 UTC to 9 Mar 2026, 10:00 UTC" in said
 
 
 async def test_a_long_topic_comes_in_pages(served: Served, browser: Browser, database: Database) -> None:

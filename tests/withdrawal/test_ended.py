@@ -80,10 +80,11 @@ class Kept:
             )
             for row in await connection.fetch("SELECT snapshot_id FROM myria.snapshots WHERE number IS NOT NULL"):
                 snapshot = await browse.find_snapshot(connection, TENANT, row["snapshot_id"])
+                reader = await browse.ShownTrees.of(connection, TENANT, snapshot)
                 async for root in browse.scope_roots(connection, TENANT, snapshot):
                     waiting = [root.root]
                     while waiting:
-                        nodes = await browse.tree_nodes(connection, TENANT, waiting, floor=snapshot.cutoff)
+                        nodes = await reader.nodes(waiting)
                         yield "myria tree", repr(nodes)
                         waiting = [child for node in nodes for child in node.children]
 

@@ -602,11 +602,12 @@ class World:
             rows = await connection.fetch("SELECT snapshot_id FROM myria.snapshots WHERE number IS NOT NULL")
             chosen = [await browse.find_snapshot(connection, tenant, row["snapshot_id"]) for row in rows]
             for snapshot in chosen:
+                reader = await browse.ShownTrees.of(connection, tenant, snapshot)
                 async for root in browse.scope_roots(connection, tenant, snapshot):
                     subjects = await browse.subject_root(connection, tenant, snapshot, root.scope_id)
                     waiting = [root.root, *([] if subjects is None else [subjects])]
                     while waiting:
-                        nodes = await browse.tree_nodes(connection, tenant, waiting, floor=snapshot.cutoff)
+                        nodes = await reader.nodes(waiting)
                         yield repr(nodes)
                         waiting = [child for node in nodes for child in node.children]
             for before, after in pairwise(chosen):

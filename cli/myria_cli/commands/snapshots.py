@@ -15,6 +15,7 @@ from myria.builds.model import Degraded
 from myria.builds.queue import WAITS_FOR
 from myria.db.clock import to_microseconds
 from myria.db.database import Connection
+from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria_cli import console
 from myria_cli.commands.builds import PANEL
 from myria_cli.console import count
@@ -108,8 +109,9 @@ async def show(
             console.say(
                 f"snapshot {snapshot_row.snapshot_id}, {snapshot_row.status}, up to event {snapshot_row.cutoff}", "dim"
             )
+        reader = await browse.ShownTrees.of(connection, options.tenant, snapshot_row)
         async for scope in _scope_roots(connection, options.tenant, snapshot_row, as_ or (), subjects=subjects):
-            [root] = await _read_topics(connection, options.tenant, snapshot_row, [scope.root], depth)
+            [root] = await _read_topics(reader, [scope.root], depth)
             if options.json:
                 scopes.append({"participants": list(scope.participants), "root": _topic_json(root)})
             else:
@@ -172,21 +174,15 @@ class _Topic:
     below: list[_Topic]
 
 
-async def _read_topics(
-    connection: Connection, tenant: str, snapshot: browse.SnapshotRow, renderings: Sequence[bytes], depth: int | None
-) -> list[_Topic]:
+async def _read_topics(reader: browse.ShownTrees, renderings: Sequence[bytes], depth: int | None) -> list[_Topic]:
     """Read topics with their subtopics, `depth` levels in all, counting the topics themselves; None reads all."""
-    from myria.builds import browse
-
     deeper = None if depth is None else depth - 1
     return [
         _Topic(
             node,
-            await _read_topics(connection, tenant, snapshot, node.children, deeper)
-            if node.children and deeper != 0
-            else [],
+            await _read_topics(reader, node.children, deeper) if node.children and deeper != 0 else [],
         )
-        for node in await browse.tree_nodes(connection, tenant, renderings, floor=snapshot.cutoff)
+        for node in await reader.nodes(renderings)
     ]
 
 
@@ -234,7 +230,7 @@ def _change_note(change: Json) -> str:
     if before is not None and after is not None:
         if before["events"] != after["events"]:
             notes[1] = f"{before['events']:,} -> {count(after['events'], 'event')}"
-        if before["label"] != after["label"]:
+        if before["label"] != after["label"] and NEUTRAL_LABEL not in (before["label"], after["label"]):
             notes.append(f"was {console.one_line(before['label'], 60)!r}")
     return ", ".join(notes)
 

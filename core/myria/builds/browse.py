@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,8 @@ from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.log.scopes import canonical_participants
 from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
+from myria.search.snapshot_view import hidden_now
+from myria.search.visibility import Hidden
 from myria.topics.model import LEAF, SUBJECT
 
 Json = dict[str, Any]
@@ -34,10 +36,7 @@ LATE_COMMITS_S = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SnapshotRow:
-    """What a walk through a snapshot's trees needs of it; `lineage` is PostgreSQL's multirange of numbers.
-
-    Its trees do not know of withdrawals past its cutoff.
-    """
+    """What a walk through a snapshot's trees needs of it; `lineage` is PostgreSQL's multirange of numbers."""
 
     snapshot_id: str
     status: str
@@ -58,8 +57,8 @@ class ScopeRoot:
 class TreeNode:
     """One rendering of a snapshot; `event_seqs` are a leaf's refs in order, times are microseconds since 1970 UTC.
 
-    `is_subject` is true for all nodes above the leaves in a tree of subjects, so also for groups of subjects and for
-    parts of large ones.
+    `label`, `summary`, `events` and `event_seqs` are as `ShownTrees` shows them. `is_subject` is true for all nodes
+    above the leaves in a tree of subjects, so also for groups of subjects and for parts of large ones.
     """
 
     rendering_id: bytes
@@ -146,29 +145,85 @@ async def subject_root(connection: Connection, tenant: str, snapshot: SnapshotRo
     return root
 
 
-async def tree_nodes(
-    connection: Connection, tenant: str, rendering_ids: Sequence[bytes], *, floor: int
-) -> list[TreeNode]:
-    """Return renderings in the order asked for.
+class ShownTrees:
+    """Reads the trees of a snapshot as questions are answered from it now: without what was withdrawn since its build.
 
-    Args:
-        floor: withdrawals past this event number are not in the trees; a rendering that may cover an event withdrawn
-            since then gets neutral words instead of its own.
-
-    Raises:
-        InternalError: one is missing; `myria verify` says which.
+    A topic whose time holds such an event gets neutral words instead of its own, and counts the other events.
     """
-    nodes: dict[bytes, TreeNode] = {}
-    for start in range(0, len(rendering_ids), PAGE):
-        page_ids = list(rendering_ids[start : start + PAGE])
-        for row in await connection.fetch(sql("browse.renderings"), tenant, page_ids, floor):
-            nodes[row["rendering_id"]] = _node(row)
-    missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in nodes]
-    if missing:
-        raise errors.InternalError(
-            "a rendering of the snapshot is missing; `myria verify` says more", rendering_id=missing[0].hex()
+
+    def __init__(self, connection: Connection, tenant: str, hidden: Hidden) -> None:
+        self._connection = connection
+        self._tenant = tenant
+        self._hidden = hidden
+        self._hidden_seqs = frozenset([*hidden.seqs.tolist(), *hidden.late.tolist()])
+        self._hidden_below: dict[bytes, frozenset[int]] = {}
+
+    @classmethod
+    async def of(cls, connection: Connection, tenant: str, snapshot: SnapshotRow) -> ShownTrees:
+        """Return a reader of one snapshot."""
+        return cls(connection, tenant, await hidden_now(connection, tenant, snapshot.cutoff))
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[TreeNode]:
+        """Return renderings in the order asked for.
+
+        Raises:
+            InternalError: one is missing; `myria verify` says which.
+        """
+        found: dict[bytes, TreeNode] = {}
+        for page in _pages(rendering_ids):
+            rows = await self._rows(page)
+            await self._look_below(rows)
+            found.update({row["rendering_id"]: self._node(row) for row in rows})
+        return [found[rendering_id] for rendering_id in rendering_ids]
+
+    async def _rows(self, rendering_ids: Sequence[bytes]) -> list[Record]:
+        rows: list[Record] = await self._connection.fetch(sql("browse.renderings"), self._tenant, rendering_ids)
+        missing = set(rendering_ids).difference(row["rendering_id"] for row in rows)
+        if missing:
+            raise errors.InternalError(
+                "a rendering of the snapshot is missing; `myria verify` says more", rendering_id=min(missing).hex()
+            )
+        return rows
+
+    def _covers_hidden(self, row: Record) -> bool:
+        return self._hidden.covers(row["scope_id"], to_microseconds(row["first_at"]), to_microseconds(row["last_at"]))
+
+    async def _look_below(self, rows: Sequence[Record]) -> None:
+        """Find the hidden events below renderings; only branches whose time holds one are walked."""
+        for row in filter(self._covers_hidden, rows):
+            if row["rendering_id"] in self._hidden_below:
+                continue
+            below = self._hidden_seqs.intersection(row["event_seqs"] or ())
+            for page in _pages([child for child in row["children"] if child not in self._hidden_below]):
+                await self._look_below(await self._rows(page))
+            self._hidden_below[row["rendering_id"]] = below.union(
+                *(self._hidden_below.get(child, ()) for child in row["children"])
+            )
+
+    def _node(self, row: Record) -> TreeNode:
+        is_neutral = self._covers_hidden(row)
+        hidden_below = self._hidden_below.get(row["rendering_id"], frozenset())
+        return TreeNode(
+            rendering_id=row["rendering_id"],
+            node_id=row["node_id"],
+            is_leaf=row["node_type"] == LEAF,
+            is_subject=row["node_type"] == SUBJECT,
+            level=row["level"],
+            topic_id=row["topic_id"],
+            label=NEUTRAL_LABEL if is_neutral else row["label"],
+            summary=NEUTRAL_SUMMARY if is_neutral else row["summary"],
+            children=tuple(row["children"]),
+            events=row["events"] - len(hidden_below),
+            leaves=row["leaves"],
+            units=row["units"],
+            first_at=to_microseconds(row["first_at"]),
+            last_at=to_microseconds(row["last_at"]),
+            event_seqs=tuple(seq for seq in row["event_seqs"] or () if seq not in hidden_below),
         )
-    return [nodes[rendering_id] for rendering_id in rendering_ids]
+
+
+def _pages(rendering_ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    return (rendering_ids[start : start + PAGE] for start in range(0, len(rendering_ids), PAGE))
 
 
 async def differing_scopes(
@@ -182,6 +237,8 @@ async def differing_scopes(
 ) -> AsyncIterator[tuple[int, Json]]:
     """Yield what differs between two snapshots: each scope's id, ascending, and its differences, JSON-ready.
 
+    What no answer holds now, as it was withdrawn or erased, is in neither; nor are topics of nothing else.
+
     For each scope: its `participants`; the `topics` of time that differ, from the top down, and the `subjects`, each as
     `before` and `after`, null on the side that lacks it; and the `events` whose leaf topic differs, by number.
 
@@ -190,6 +247,7 @@ async def differing_scopes(
         most_nodes: about how many nodes of a tree are read. Where more differ, `is_cut` is true, the lower levels are
             left out of `topics` and `subjects`, and `events` is empty.
     """
+    readers = [await ShownTrees.of(connection, tenant, snapshot) for snapshot in (before, after)]
     while True:
         rows = await connection.fetch(
             sql("browse.differing_roots"), tenant, before.lineage, after.lineage, after_scope, PAGE
@@ -201,11 +259,9 @@ async def differing_scopes(
             ]
             if time_roots[0] == time_roots[1] and subject_roots[0] == subject_roots[1]:
                 continue
-            floor = min(before.cutoff, after.cutoff)
-            bounds: dict[str, Any] = {"floor": floor, "most": most_nodes}
-            old_topics, new_topics, are_topics_cut = await _differing_nodes(connection, tenant, *time_roots, **bounds)
+            old_topics, new_topics, are_topics_cut = await _differing_nodes(readers, time_roots, most=most_nodes)
             old_subjects, new_subjects, are_subjects_cut = await _differing_nodes(
-                connection, tenant, *subject_roots, **bounds
+                readers, subject_roots, most=most_nodes
             )
             difference = {
                 "participants": list(row["participants"]),
@@ -214,30 +270,26 @@ async def differing_scopes(
                 "events": [] if are_topics_cut else _moved_events(old_topics, new_topics),
                 "is_cut": are_topics_cut or are_subjects_cut,
             }
-            yield row["scope_id"], difference
+            if difference["topics"] or difference["subjects"] or difference["events"] or difference["is_cut"]:
+                yield row["scope_id"], difference
         if len(rows) < PAGE:
             return
         after_scope = rows[-1]["scope_id"]
 
 
 async def _differing_nodes(
-    connection: Connection,
-    tenant: str,
-    before: bytes | None,
-    after: bytes | None,
-    *,
-    floor: int,
-    most: int | None = None,
+    readers: Sequence[ShownTrees], roots: Sequence[bytes | None], *, most: int | None = None
 ) -> tuple[dict[str, TreeNode], dict[str, TreeNode], bool]:
     """Walk two trees from the top, level by level; return the nodes that only one of them has, by topic id.
 
-    A tree of subjects is walked down to the subjects only. A rendering fixes its level, so one that both trees hold is
-    in `waiting` on both sides when its level is reached, and is not opened. The walk ends, and true is returned as the
-    third, before more than `most` nodes are read.
+    Nodes without a visible event are left out, with all below them. A tree of subjects is walked down to the subjects
+    only. A rendering fixes its level, so one that both trees hold is in `waiting` on both sides when its level is
+    reached, and is not opened. The walk ends, and true is returned as the third, before more than `most` nodes are
+    read.
     """
     waiting: list[dict[bytes, TreeNode]] = [{}, {}]
     differing: tuple[dict[str, TreeNode], dict[str, TreeNode]] = ({}, {})
-    to_read = [[root] if root is not None else [] for root in (before, after)]
+    to_read = [[root] if root is not None else [] for root in roots]
     read = 0
     while True:
         # What stands on both sides is the same, with all below it: most of a large tree is never read.
@@ -247,8 +299,8 @@ async def _differing_nodes(
             read += len(wanted)
             if most is not None and read > most:
                 return *differing, True
-            nodes = await tree_nodes(connection, tenant, wanted, floor=floor)
-            waiting[side].update({node.rendering_id: node for node in nodes})
+            nodes = await readers[side].nodes(wanted)
+            waiting[side].update({node.rendering_id: node for node in nodes if node.events})
         if not any(waiting):
             return *differing, False
         level = max(node.level for nodes in waiting for node in nodes.values())
@@ -274,6 +326,8 @@ def _topic_changes(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> l
     either = sorted({**before, **after}.values(), key=lambda node: (-node.level, node.first_at, node.topic_id))
     for topic_id in (node.topic_id for node in either):
         old_node, new_node = before.get(topic_id), after.get(topic_id)
+        if old_node is not None and new_node is not None and _differ_by_hidden(old_node, new_node):
+            continue
         changes.append(
             {
                 "change": "added" if old_node is None else "gone" if new_node is None else "changed",
@@ -283,6 +337,11 @@ def _topic_changes(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> l
             }
         )
     return changes
+
+
+def _differ_by_hidden(before: TreeNode, after: TreeNode) -> bool:
+    """Tell whether a topic's words are hidden on one side, and nothing else is known to differ."""
+    return NEUTRAL_LABEL in (before.label, after.label) and before.events == after.events
 
 
 def _moved_events(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> list[Json]:
@@ -297,26 +356,6 @@ def _moved_events(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> li
 
 def _leaf_of_event(topics: dict[str, TreeNode]) -> dict[int, str]:
     return {seq: topic_id for topic_id, node in topics.items() if node.is_leaf for seq in node.event_seqs}
-
-
-def _node(row: Any) -> TreeNode:
-    return TreeNode(
-        rendering_id=row["rendering_id"],
-        node_id=row["node_id"],
-        is_leaf=row["node_type"] == LEAF,
-        is_subject=row["node_type"] == SUBJECT,
-        level=row["level"],
-        topic_id=row["topic_id"],
-        label=NEUTRAL_LABEL if row["covers_withdrawn"] else row["label"],
-        summary=NEUTRAL_SUMMARY if row["covers_withdrawn"] else row["summary"],
-        children=tuple(row["children"]),
-        events=row["events"],
-        leaves=row["leaves"],
-        units=row["units"],
-        first_at=to_microseconds(row["first_at"]),
-        last_at=to_microseconds(row["last_at"]),
-        event_seqs=tuple(row["event_seqs"] or ()),
-    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

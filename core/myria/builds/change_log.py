@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from myria.log.withdrawal.model import NEUTRAL_LABEL
+
 Json = dict[str, Any]
 
 What = Literal["came", "went", "renamed", "resized", "moved"]
@@ -127,7 +129,7 @@ def _of_topic(change: Json) -> Iterable[ChangeLine]:
         yield ChangeLine(what="came", before=None, after=after)
     elif after is None:
         yield ChangeLine(what="went", before=before, after=None)
-    elif before.label != after.label:
+    elif before.label != after.label and NEUTRAL_LABEL not in (before.label, after.label):
         yield ChangeLine(what="renamed", before=before, after=after)
     elif before.events != after.events and change["after"]["kind"] != "internal_topic":
         yield ChangeLine(what="resized", before=before, after=after)

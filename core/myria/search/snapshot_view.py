@@ -200,6 +200,16 @@ async def _hidden_from(
     return hidden
 
 
+async def hidden_now(connection: Connection, tenant: str, cutoff: int) -> Hidden:
+    """Return what the trees of a snapshot with this cutoff must not show now, by the rules of answers."""
+    changes = await _changes_past(connection, tenant, cutoff)
+    hidden = hidden_by(changes, None, cutoff=cutoff, view=None, with_superseded=False)
+    ended_notes = await connection.fetch(sql("retrieval.ended"), tenant, None)
+    return hidden.also(
+        [(note["event_seq"], note["scope_id"], to_microseconds(note["occurred_at"])) for note in ended_notes]
+    )
+
+
 async def _withdrawals(
     connection: Connection, cache: ByteCache, memory: Memory, *, cutoff: int, count: int
 ) -> Sequence[WithdrawalChange]:
@@ -208,7 +218,13 @@ async def _withdrawals(
     kept: tuple[int, Sequence[WithdrawalChange]] | None = cache.get(key)
     if kept is not None and kept[0] == count:
         return kept[1]
-    changes = [
+    changes = await _changes_past(connection, memory[0], cutoff)
+    cache.put(key, (count, changes), 200 + 300 * count)
+    return changes
+
+
+async def _changes_past(connection: Connection, tenant: str, cutoff: int) -> Sequence[WithdrawalChange]:
+    return [
         WithdrawalChange(
             event_seq=row["event_seq"],
             scope_id=row["scope_id"],
@@ -218,7 +234,5 @@ async def _withdrawals(
             was_withdrawn=row["was_withdrawn"],
             superseded_by=row["superseded_by"] if row["reason"] == "superseded" else None,
         )
-        for row in await connection.fetch(sql("retrieval.withdrawn"), memory[0], cutoff)
+        for row in await connection.fetch(sql("retrieval.withdrawn"), tenant, cutoff)
     ]
-    cache.put(key, (count, changes), 200 + 300 * count)
-    return changes

@@ -9,8 +9,8 @@ from datetime import datetime
 from starlette.requests import Request
 
 from myria.builds import browse
-from myria.db.database import Connection
 from myria.errors import SnapshotNotFound
+from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria_server.console import timeline
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.fields import whole_number_of
@@ -54,6 +54,7 @@ async def topic(desk: Desk, request: Request) -> Page:
         )
     return "topic.html", {
         "topic": shown,
+        "neutral": NEUTRAL_LABEL,
         "above": await _label_of(desk, shown.get("parent_topic_id")),
         "snapshot_id": answer["snapshot_id"],
         "made": await desk.memory.registry.freshness(desk.tenant, answer["snapshot_id"]),
@@ -106,6 +107,7 @@ async def trees_of(
             snapshot = await browse.find_snapshot(connection, tenant, None)
         except SnapshotNotFound:
             return [], None
+        reader = await browse.ShownTrees.of(connection, tenant, snapshot)
         scopes = browse.scope_roots(connection, tenant, snapshot, participants=participants, after=after)
         async for scope in scopes:
             if len(trees) == most:
@@ -113,16 +115,18 @@ async def trees_of(
             root = scope.root
             if view == "subject":
                 root = await browse.subject_root(connection, tenant, snapshot, scope.scope_id) or root
-            # A leaf may belong to several subjects, so only the tree of time counts each event once.
-            [whole] = await browse.tree_nodes(connection, tenant, [scope.root], floor=snapshot.cutoff)
-            [top] = await browse.tree_nodes(connection, tenant, [root], floor=snapshot.cutoff)
-            inside = await _subjects_or_topics(connection, tenant, snapshot, top)
+            [whole] = await reader.nodes([scope.root])
+            if not whole.events:
+                continue
+            [top] = await reader.nodes([root])
+            inside = await _subjects_or_topics(reader, top)
             trees.append(
                 {
                     "scope_id": scope.scope_id,
                     "participants": scope.participants,
                     "top": top.to_json(),
-                    "events": whole.events,
+                    # Subjects share events and leave others out: only the tree of time holds each event once.
+                    "whole": whole.to_json(),
                     "inside": [node.to_json() for node in inside[:_CHILDREN]],
                     "more": len(inside) > _CHILDREN,
                 }
@@ -141,9 +145,7 @@ async def _label_of(desk: Desk, topic_id: str | None) -> str:
     return label
 
 
-async def _subjects_or_topics(
-    connection: Connection, tenant: str, snapshot: browse.SnapshotRow, top: browse.TreeNode
-) -> list[browse.TreeNode]:
+async def _subjects_or_topics(reader: browse.ShownTrees, top: browse.TreeNode) -> list[browse.TreeNode]:
     """Return what stands below the top of a tree, the newest first: its topics, or in a tree of subjects its subjects.
 
     Groups of subjects have no meaning of their own, so they are opened, until there are more subjects than are shown.
@@ -154,7 +156,7 @@ async def _subjects_or_topics(
     groups = [top]
     while groups and len(found) <= _CHILDREN:
         children = [child for group in groups for child in group.children]
-        nodes = await browse.tree_nodes(connection, tenant, children[: 2 * _CHILDREN], floor=snapshot.cutoff)
+        nodes = [node for node in await reader.nodes(children[: 2 * _CHILDREN]) if node.events]
         groups = [node for node in nodes if node.is_subject and node.units > 1]
         found += [node for node in nodes if not (node.is_subject and node.units > 1)]
     return sorted(found, key=lambda node: node.last_at, reverse=True)

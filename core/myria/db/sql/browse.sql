@@ -37,14 +37,9 @@ LEFT JOIN LATERAL myria.root_within($1, t.scope_id, $3::int8multirange) b ON tru
 ORDER BY t.scope_id;
 
 -- name: renderings
--- Renderings and subjects, with the refs of those that are leaves; in any order. Past $3 withdrawals are not in the trees:
--- where a scope has none, and no note has ended, the function that looks at each is not called, which is most of the cost.
-SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.events, r.leaves,
-       r.units, r.first_at, r.last_at, n.event_seqs,
-       CASE WHEN EXISTS (SELECT FROM myria.withdrawn w
-                         WHERE w.tenant_id = $1 AND w.scope_id = r.scope_id AND w.by_event_seq > $3)
-                 OR (SELECT EXISTS (SELECT FROM myria.note_looks k WHERE k.tenant_id = $1 AND k.ends_at <= now()))
-            THEN myria.covers_withdrawn($1, r.scope_id, r.first_at, r.last_at, $3) ELSE false END AS covers_withdrawn
+-- Renderings and subjects, with the refs of those that are leaves; in any order.
+SELECT r.scope_id, r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.events,
+       r.leaves, r.units, r.first_at, r.last_at, n.event_seqs
 FROM (
     SELECT t.scope_id, t.rendering_id, t.node_id, t.node_type, t.level, t.topic_id, t.label, t.summary, t.children, t.events,
            t.leaves, t.units, t.first_at, t.last_at
