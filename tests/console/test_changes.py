@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from myria.access.journal import entries
@@ -12,6 +14,7 @@ from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.console.changes import ACTS
 from tests.console.conftest import WITH_KEYS, Browser, elements, text_of
+from tests.console.things import a_browser
 from tests.server.wire import Served, event
 from tests.support import builds
 from tests.support.events import append, conversation
@@ -123,8 +126,8 @@ async def test_a_build_is_given_up_after_a_look_at_it(
         "1 more was asked for; the next one begins at once",
     ):
         assert part in said
-    for reason in ("too slow", "another reason"):
-        done = await browser.submit(form, "/console/changes/abort", {"reason": reason})
+    for _ in range(2):
+        done = await browser.submit(form, "/console/changes/abort", {"reason": "too slow"})
         assert "The build was given up" in text_of(done.text)
         assert "Build given up" in text_of(done.text)
         assert "given up by mcp: too slow" in text_of(done.text)
@@ -136,7 +139,7 @@ async def test_a_build_is_given_up_after_a_look_at_it(
         written = [entry for entry in await entries(control, "default", 10) if entry["action"] == "abort_build"]
     assert [(act["target"], act["details"]["reason"]) for act in reversed(written)] == [
         (build["build_id"], "too slow"),
-        (build["build_id"], "another reason"),
+        (build["build_id"], "too slow"),
     ]
 
 
@@ -154,8 +157,8 @@ async def test_a_build_that_nobody_takes_up_is_given_up(
     (link,) = links
     form = await browser.get(link)
     assert "no build has taken it up yet" in text_of(form.text)
-    for reason in ("no builder comes", "again"):
-        done = text_of((await browser.submit(form, "/console/changes/abort", {"reason": reason})).text)
+    for _ in range(2):
+        done = text_of((await browser.submit(form, "/console/changes/abort", {"reason": "no builder comes"})).text)
         assert "The build was given up" in done
         assert "given up by mcp: no builder comes" in done
         assert "none was asked for" in done
@@ -336,6 +339,46 @@ class TestWithKeys:
     def settings(self) -> Settings:
         """The console asks for a key."""
         return WITH_KEYS
+
+    async def test_of_two_who_send_the_same_form_the_second_is_told_who_was_first(
+        self, served: Served, browser: Browser, database: Database
+    ) -> None:
+        """And when, and why; their own reason is kept nowhere, and nothing says that they did it. Sent twice by one, a
+        form says that it was done."""
+        first, held, other = "", "", a_browser(served)
+        for number in range(3):
+            await append(database.server_dsn, conversation(5, seed=number, start=number * 1_000))
+            built = await builds.build(database, hold=number == 2)
+            first, held = first or built.snapshot_id or "", built.snapshot_id or ""
+        async with access_store(database) as store:
+            for one, name in ((browser, "ada"), (other, "ben")):
+                await one.sign_in(
+                    await make_key(store, name, name=name, roles=("read", "admin"), faces=("core", "admin"))
+                )
+        for act, about in (("discard", {"snapshot": held}), ("rollback", {"snapshot": first}), ("resume", {})):
+            forms = [await one.get(f"/console/changes/{act}", **about) for one in (browser, other)]
+            for _ in range(2):
+                done = await browser.submit(forms[0], f"/console/changes/{act}", {"reason": "labels went wrong"})
+                assert ACTS[act].done in text_of(done.text), act
+            late = await other.submit(forms[1], f"/console/changes/{act}", {"reason": "me too"})
+            said = text_of(late.text)
+            assert late.status_code == 409, act
+            assert re.search(r"done already by ada \(key:\w+\), on \d+ \w+ \d+, .* UTC: labels went wrong", said), act
+            assert "me too" not in text_of((await other.get("/console/changes")).text)
+
+    async def test_what_was_done_is_said_once_and_by_no_address(
+        self, served: Served, browser: Browser, database: Database
+    ) -> None:
+        """The page to which a form leads says it; opened again, kept or sent to somebody, its address says nothing."""
+        async with access_store(database) as store:
+            await browser.sign_in(await make_key(store, "ada", roles=("read", "admin"), faces=("core", "admin")))
+        form = await browser.get("/console/changes/build")
+        done = await browser.submit(form, "/console/changes/build")
+        assert "A build was requested." in text_of(done.text)
+        assert done.url.params["done"] == "build"
+        for address in (str(done.url), "/console/changes?done=rollback", "/console/keys?done=revoked"):
+            assert 'class="card notice" role="status"' not in (await browser.get(address)).text, address
+        assert "approved" not in text_of((await browser.get("/console/review?done=approve&notes=note_1")).text)
 
     async def test_a_reader_sees_states_but_no_names_and_no_reasons(
         self, served: Served, browser: Browser, database: Database, memory: Memory

@@ -50,6 +50,7 @@ from myria_server.console import (
 )
 from myria_server.console import settings as settings_page
 from myria_server.console.desk import Desk, ToolRefused
+from myria_server.console.done import led_to, said
 from myria_server.console.fields import form_of, id_of
 from myria_server.console.forms import Form, Page, Values, View
 from myria_server.console.names import AS_WHOM, PICKERS, as_whom, names_offered
@@ -211,6 +212,7 @@ class Console:
             if usage is not None:
                 usage.end()
         self._visitors.keep(response, desk.visitor, request)
+        said(response, request)
         return response
 
     async def _act(self, route: FormRoute, desk: Desk, request: Request) -> Response:
@@ -231,7 +233,7 @@ class Console:
         if isinstance(done, Response):
             return done
         if isinstance(done, str):
-            return RedirectResponse(done, _SEE_OTHER)
+            return led_to(done)
         template, values = done
         return page(template, {**self._frame(desk, request), **values})
 

@@ -18,9 +18,11 @@ from myria.llm.audit import spent_by_build
 from myria_server.console.builds import computes_vectors, phase_of, seconds_between
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.differences import Summary, summary
+from myria_server.console.done import done_of
 from myria_server.console.fields import id_of
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.live import LivePart, LiveParts
+from myria_server.console.rendering import plain_moment
 from myria_server.console.routes import FormRoute, PageRoute, Routes
 from myria_server.console.visitors import Visitor
 from myria_server.paths import CONSOLE_PREFIX as PREFIX
@@ -128,6 +130,7 @@ ACTS: Mapping[str, _Act] = {
 FIELDS: Fields = {"reason": ("reason", "Why")}
 """What a refusal of an act says of its form's fields (see `Fields`)."""
 
+_DONE_ALREADY = "It was done already by {who}, on {at}{why}. Your reason is not kept."
 _OUTDATED = (
     "Since you opened this form the active snapshot has moved, or builds were paused or resumed: this form may have "
     "been sent before, or somebody else acted. Nothing was done now. Begin again from the page Changes."
@@ -186,7 +189,7 @@ async def overview(desk: Desk, request: Request) -> Page:
         "numbers": {name: one["number"] for name, one in (*of_builds, *snapshots.items()) if one is not None},
         "next_before": builds[_PAGE - 1]["build_id"] if len(builds) > _PAGE else None,
         "is_later": before is not None,
-        "done": request.query_params.get("done", ""),
+        "done": done_of(request),
         "acts": ACTS,
     }
 
@@ -324,10 +327,50 @@ async def act(desk: Desk, request: Request, form: Mapping[str, str]) -> str:
         status = await desk.call("get_snapshot_status")
         if form.get("situation", "") != await _situation(desk, status):
             if _is_done(name, about, status):
+                await _need_own(desk, name, about, arguments["reason"])
                 return done
             raise ToolRefused({"code": "form_outdated", "message": _OUTDATED}, 409)
+    else:
+        await _need_own(desk, name, about, arguments["reason"])
     await desk.call(chosen.tool, **arguments)
     return done
+
+
+async def _need_own(desk: Desk, name: str, about: str, reason: str) -> None:
+    """Check that an act that is done already was asked for by the same form, which was sent twice.
+
+    Raises:
+        ToolRefused: somebody else did it, or another form did; the message says who, when and why.
+    """
+    act = await _done_before(desk, name, about)
+    # Without keys nobody knows of a resumption, and all act as one.
+    if act is None or (act["actor"], act["reason"] or "") == (desk.principal.actor, reason):
+        return
+    key_name = (await desk.key_names([act["actor"]])).get(act["actor"].removeprefix("key:"))
+    message = _DONE_ALREADY.format(
+        who=f"{key_name} ({act['actor']})" if key_name else act["actor"],
+        at=plain_moment(act["at"]),
+        why=f": {act['reason']}" if act["reason"] else "",
+    )
+    raise ToolRefused({"code": "form_outdated", "message": message}, 409)
+
+
+async def _done_before(desk: Desk, name: str, about: str) -> Json | None:
+    """Return who did an act that is done, when and why (`actor`, `at`, `reason`); None where that is not known."""
+    registry, tenant = desk.memory.registry, desk.tenant
+    if name in ("abort", "discard"):
+        if name == "discard":
+            build = await registry.build(tenant, (await registry.snapshot(tenant, about))["build_id"])
+        else:
+            build = await _build_or_request(desk, about)
+        if build["status"] != "aborted":
+            return None
+        return {**build["error"]["details"], "at": build["finished_at"]}
+    if name == "publish":
+        acts = [{**move, "at": move["moved_at"]} for move in await registry.moves(tenant, limit=1)]
+    else:
+        acts = await _acts_between(desk, None, None)
+    return acts[0] if acts and acts[0]["kind"] == name else None
 
 
 async def _situation(desk: Desk, status: Json) -> str:

@@ -14,6 +14,7 @@ from myria.log.payloads import speaker_of, whole_text
 from myria.log.withdrawal.commands import MaySee, WithdrawalAct
 from myria.notes.model import NOTE_TYPE
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.done import done_of
 from myria_server.console.forms import Page
 from myria_server.console.rendering import query
 from myria_server.console.routes import FormRoute, PageRoute, Routes
@@ -45,7 +46,7 @@ async def event(desk: Desk, request: Request) -> Page:
     later = await desk.memory.retrieval.later_states(desk.tenant, {event["event_seq"]: text}, desk.masks)
     around = await _around(desk, event)
     return "event.html", {
-        "done": request.query_params.get("done", ""),
+        "done": done_of(request),
         "event": event,
         "text": text,
         "speaker": speaker_of(payload),
@@ -90,9 +91,15 @@ async def save_payload(desk: Desk, request: Request) -> Response:
 async def confirm_forgetting(desk: Desk, request: Request) -> Page:
     """Show the event that would be forgotten, and ask once; or say that it is, and offer to undo that."""
     event_id = request.path_params["event_id"]
-    if request.query_params.get("done") == "forgotten":
-        return "forget_event.html", {"event_id": event_id, "text": None}  # it is not read: it may be nobody's
-    event = (await desk.ask("get_event", event_id=event_id, **_OF_ALL_KINDS))["event"]
+    try:
+        event = (await desk.ask("get_event", event_id=event_id, **_OF_ALL_KINDS))["event"]
+    except ToolRefused as refused:
+        if refused.code != EventNotFound.code:
+            raise
+        acts = await desk.memory.withdrawals.acts(desk.tenant, event_id, may_see=desk.masks.sees)
+        if not acts or acts[0].reason != "forgotten":
+            raise
+        return "forget_event.html", {"event_id": event_id, "text": None}
     return "forget_event.html", {"event_id": event["event_id"], "text": whole_text(event["payload"])}
 
 
@@ -100,7 +107,7 @@ async def forget(desk: Desk, request: Request, _form: Mapping[str, str]) -> str:
     """Take an event out of every answer."""
     event_id = request.path_params["event_id"]
     await desk.ask("withdraw_events", event_ids=[event_id])
-    return query(f"/events/{event_id}/forget", desk.names, done="forgotten")
+    return query(f"/events/{event_id}/forget", desk.names)
 
 
 async def restore(desk: Desk, request: Request, _form: Mapping[str, str]) -> str:

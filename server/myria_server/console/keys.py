@@ -17,6 +17,7 @@ from myria.access.secrets import key_id_of, make_key
 from myria.access.store import NewKey
 from myria.errors import CredentialMissing, InvalidArgument, KeyNotFound
 from myria_server.console.desk import Desk, Json
+from myria_server.console.done import done_of
 from myria_server.console.fields import text_of
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.routes import FormRoute, PageRoute, Routes
@@ -86,7 +87,7 @@ async def overview(desk: Desk, request: Request) -> Page:
         "keys": found[:_PAGE],
         "key_names": await desk.key_names(key["created_by"] for key in found),
         "next_before": found[_PAGE - 1]["key_id"] if len(found) > _PAGE else None,
-        "done": request.query_params.get("done", ""),
+        "done": done_of(request),
     }
 
 
@@ -173,7 +174,7 @@ async def grants(desk: Desk, request: Request) -> Page:
         "has_proof": proof is not None,
         "grants": found[:_PAGE],
         "next_before": found[_PAGE - 1]["grant_id"] if len(found) > _PAGE else None,
-        "done": request.query_params.get("done", ""),
+        "done": done_of(request),
     }
 
 

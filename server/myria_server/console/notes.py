@@ -21,6 +21,7 @@ from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
+from myria_server.console.done import done_of
 from myria_server.console.events import acts_told
 from myria_server.console.fields import id_of, whole_number_of
 from myria_server.console.forms import Fields, Form, Page
@@ -123,7 +124,7 @@ async def overview(desk: Desk, request: Request) -> Page:
         "topics": stats["topics"][:_PAGE],
         "forgotten": (forgotten := await _forgotten(desk)),
         "key_names": await desk.key_names(one.by for one in forgotten),
-        "done": parameters.get("done", ""),
+        "done": done_of(request),
         "done_note": parameters.get("note", ""),
     }
 
@@ -183,7 +184,7 @@ async def note(desk: Desk, request: Request) -> Page:
         "source_event": _event_named(stands.versions[0].note.source),
         "links": [] if around is None else _links(around),
         "feedback": await _feedback(desk, note_id),
-        "done": request.query_params.get("done", ""),
+        "done": done_of(request),
         "other_id": id_of(request.query_params.get("other", "")),
         **acts,
         "key_names": {

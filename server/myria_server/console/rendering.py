@@ -147,7 +147,7 @@ def _environment() -> Environment:
     environment.filters.update(
         until=_until,
         label=_label,
-        plain_moment=_plain_moment,
+        plain_moment=plain_moment,
         state_word=_state_word,
         first_words=first_words,
         type_name=lambda name: name.removeprefix(RESERVED_TYPES),
@@ -193,7 +193,7 @@ def _moment(text: str | None, *, is_day: bool = False) -> Markup:
     if not text:
         return Markup('<span class="none">never</span>')
     moment = datetime.fromisoformat(text).astimezone(UTC)
-    said = _day(moment) if is_day else _plain_moment(text)
+    said = _day(moment) if is_day else plain_moment(text)
     shows = "day" if is_day else "time"
     return Markup('<time datetime="{}" title="{} UTC" data-shows="{}">{}</time>').format(
         f"{moment:%Y-%m-%dT%H:%M:%SZ}", f"{moment:%Y-%m-%d %H:%M:%S}", shows, said
@@ -202,12 +202,12 @@ def _moment(text: str | None, *, is_day: bool = False) -> Markup:
 
 def _until(first: str, last: str) -> Markup:
     """Return a stretch of time by its first and last moment (RFC 3339), or one moment where both read alike."""
-    if _plain_moment(first) == _plain_moment(last):
+    if plain_moment(first) == plain_moment(last):
         return _moment(first)
     return Markup("{} to {}").format(_moment(first), _moment(last))
 
 
-def _plain_moment(text: str) -> str:
+def plain_moment(text: str) -> str:
     """Return a moment (RFC 3339) in UTC, for where no element can stand."""
     moment = datetime.fromisoformat(text).astimezone(UTC)
     return f"{_day(moment)}, {moment:%H:%M} UTC"

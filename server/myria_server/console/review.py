@@ -12,6 +12,7 @@ from myria.errors import InvalidArgument
 from myria.notes.kinds import policies
 from myria_server.api.core.reviewing import MAX_DECIDED
 from myria_server.console.desk import Desk, Json
+from myria_server.console.done import done_of
 from myria_server.console.forms import Fields, Form, Page
 from myria_server.console.rendering import query
 from myria_server.console.routes import FormRoute, PageRoute, Routes
@@ -65,8 +66,8 @@ async def overview(desk: Desk, request: Request) -> Page:
         "decided": [shown_held(desk, note) for note in decided["under_review"]],
         "next_before": decided["next_cursor"],
         "later": any(cursors.values()),
-        "done": DECISIONS.get(parameters.get("done", "")),
-        "is_undo": parameters.get("done") == "hold",
+        "done": DECISIONS.get(done_of(request)),
+        "is_undo": done_of(request) == "hold",
         "done_notes": [note for note in parameters.get("notes", "").split(",") if note][:MAX_DECIDED],
     }
 
