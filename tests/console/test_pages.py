@@ -275,6 +275,11 @@ async def test_an_erasure_counts_before_it_erases(served: Served, browser: Brows
         await carrier.look()
         await carrier.settle()
     assert (await browser.client.get(path)).status_code == 405  # a link would begin to use the key up
+    listed = await browser.get("/console/people/erase")
+    assert "4 events done by mcp : asked to" in text_of(listed.text)
+    for lead in (listed.text, (await browser.get("/console/operations")).text):
+        links = [a.get("href") or "" for tag, a in elements(lead) if tag == "a"]
+        assert {done.url.path, "/console/people/erase"} & set(links)  # so a lost tab loses no receipt
     saved = await browser.submit(await browser.get(done.url.path), path)
     assert "attachment" in saved.headers["content-disposition"]
     assert saved.json()["receipt"]["erasure_id"] == done.url.path.rpartition("/")[2]

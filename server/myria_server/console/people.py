@@ -32,6 +32,9 @@ _PAGE_OF_ANYBODY = 24
 _READ = 10
 """Events of an erasure that are shown before it."""
 
+_ERASURES = 20
+"""Erasures that are listed, the newest."""
+
 _AGENTS = frozenset({"agent", "assistant", "bot"})
 """Words of a name by which it is an agent's."""
 
@@ -104,9 +107,14 @@ CONFIRMED: Fields = {
 """The same of the form that erases."""
 
 
-async def whom(_desk: Desk, request: Request) -> Page:
-    """Ask whose events are to be erased."""
-    return "erase_whom.html", {"name": request.query_params.get("name", "")}
+async def whom(desk: Desk, request: Request) -> Page:
+    """Ask whose events are to be erased, and list what was erased: it is where receipts are found again."""
+    erasures = (await desk.call("get_erasures", limit=_ERASURES))["erasures"] if desk.may("get_erasures") else []
+    return "erase_whom.html", {
+        "name": request.query_params.get("name", ""),
+        "erasures": erasures,
+        "key_names": await desk.key_names(one["by"] for one in erasures),
+    }
 
 
 async def confirm_erasure(desk: Desk, request: Request) -> Page:
