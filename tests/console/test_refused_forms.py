@@ -49,6 +49,30 @@ def refused_field(page: httpx.Response) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize(
+    ("sent", "kept", "said"),
+    [
+        (b"x" * 1_000_000, "x" * 2_000, "Why is too long: a form takes 64 KiB. Its beginning is kept."),
+        (b"before+%ED%A0%80+after", "before \ufffd\ufffd\ufffd after", "Why holds bytes that are no text in UTF-8."),
+        (b"\xff", "\ufffd", "Why holds bytes that are no text in UTF-8."),
+    ],
+)
+async def test_a_form_that_cannot_be_read_says_why_and_keeps_what_can(
+    browser: Browser, sent: bytes, kept: str, said: str
+) -> None:
+    """Nothing is done, and nobody is told that it came from elsewhere; from elsewhere, nothing is told."""
+    page = await browser.get("/console/changes/build")
+    token = page.text.partition('name="form_token" value="')[2].partition('"')[0].encode()
+    headers = {"content-type": "application/x-www-form-urlencoded", "sec-fetch-site": "same-origin"}
+    body = b"form_token=" + token + b"&reason=" + sent
+    refused = await browser.client.post("/console/changes/build", content=body, headers=headers)
+    assert refused_field(refused)[:2] == ("reason", kept)
+    assert said in refused_field(refused)[2]
+    foreign = {**headers, "sec-fetch-site": "cross-site"}
+    assert (await browser.client.post("/console/changes/build", content=body, headers=foreign)).status_code == 403
+    assert "and none was asked for" in text_of((await browser.get("/console/changes")).text)
+
+
+@pytest.mark.parametrize(
     ("path", "field", "value", "said"),
     [
         ("/ask?view=text&q=tea", "tokens", "abc", "Tokens for a model must be a whole number"),

@@ -218,7 +218,12 @@ class Console:
     async def _act(self, route: FormRoute, desk: Desk, request: Request) -> Response:
         """Carry out a form, once it is proved to come from a page of this visitor."""
         sent = await form_of(request)
-        if sent is None or not is_same_origin(request) or not desk.visitor.sent(sent.get("form_token", "")):
+        if (
+            sent is None
+            or not is_same_origin(request)
+            # Of a form that is refused anyway, the token may be lost.
+            or (sent.refusal is None and not desk.visitor.sent(sent.fields.get("form_token", "")))
+        ):
             message = "This form was not sent by a page of this session. Open the page again and repeat it."
             return self._problem(ToolRefused({"code": FORM_REFUSED, "message": message}, 403), desk, request)
         try:
@@ -227,9 +232,11 @@ class Console:
                 usage.begin()
                 usage.end()
             _need_address(desk, request)
-            done = await self._within_deadline(route.act(desk, request, sent), desk)
+            if sent.refusal is not None:
+                raise sent.refusal
+            done = await self._within_deadline(route.act(desk, request, sent.fields), desk)
         except (ToolRefused, MyriaError) as error:
-            return await self._refusal(error, route.form, sent, desk, request)
+            return await self._refusal(error, route.form, sent.fields, desk, request)
         if isinstance(done, Response):
             return done
         if isinstance(done, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
@@ -19,6 +20,12 @@ FORM_S = 30.0
 """Seconds within which a form must have arrived."""
 
 _MOST_FIELDS = 100
+
+_KEPT = 2_000
+"""Characters that are kept of each field of a form that is too large."""
+
+_NO_TEXT = "\N{REPLACEMENT CHARACTER}"
+
 _MAX_ID = 200
 _LOCAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?")
 
@@ -26,8 +33,16 @@ _MOST_DIGITS = 18
 """Of a number that PostgreSQL's bigint surely holds: ids may have as many."""
 
 
-async def form_of(request: Request) -> Mapping[str, str] | None:
-    """Return the fields of a form; None where the body is none, too large, or too late."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentForm:
+    """The fields of a form, as far as they can be read; `refusal` says why nothing can be done with it, if so."""
+
+    fields: Mapping[str, str]
+    refusal: InvalidArgument | None = None
+
+
+async def form_of(request: Request) -> SentForm | None:
+    """Return a form that was sent; None where the body is none, or too late."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         return None
     body = b""
@@ -36,14 +51,35 @@ async def form_of(request: Request) -> Mapping[str, str] | None:
             async for part in request.stream():
                 body += part
                 if len(body) > FORM_BYTES:
-                    return None
+                    return _too_large(body[:FORM_BYTES])
     except TimeoutError:
         return None
     try:
-        text = body.decode("ascii")
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"))
+        return SentForm(fields=_fields(body, "strict"))
+    except UnicodeDecodeError:
+        fields = _fields(body, "replace")
+        name = next((name for name, value in fields.items() if _NO_TEXT in value), "")
+        refusal = InvalidArgument(f"{name} holds bytes that are no text in UTF-8. Type it again.", field=name)
+        return SentForm(fields=fields, refusal=refusal)
     except ValueError:
-        return None
+        return SentForm(fields={}, refusal=InvalidArgument(f"A form takes {_MOST_FIELDS} fields."))
+
+
+def _too_large(body: bytes) -> SentForm:
+    """Return the beginning of a form that is too large, and the refusal of its longest field."""
+    try:
+        fields = _fields(body, "replace")
+    except ValueError:
+        fields = {}
+    name = max(fields, key=lambda name: len(fields[name]), default="")
+    message = f"{name} is too long: a form takes {FORM_BYTES // 1024} KiB. Its beginning is kept."
+    kept = {field: value[:_KEPT] for field, value in fields.items()}
+    return SentForm(fields=kept, refusal=InvalidArgument(message, field=name))
+
+
+def _fields(body: bytes, errors: str) -> dict[str, str]:
+    text = body.decode("ascii", errors)
+    return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors=errors))
 
 
 def text_of(text: str | None) -> str:

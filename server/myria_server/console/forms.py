@@ -58,7 +58,8 @@ class Form:
     def refusal(self, error: ToolRefused | MyriaError) -> FieldRefusal | None:
         """Return what a refusal says of a field of this form, None where it names none."""
         path = str(error.details.get("field") or "")
-        field, label = self.fields.get(_BELOW.sub("", path) or error.code, ("", ""))
+        by_name = {named[0]: named for named in self.fields.values()}
+        field, label = self.fields.get(_BELOW.sub("", path) or error.code) or by_name.get(path) or ("", "")
         if not field:
             return None
         # Most messages begin with the argument: "max_tokens: must be a whole number", "channel is longer than ...".

@@ -77,12 +77,14 @@ class SignInPages:
         if form is None or not is_same_origin(request):
             return self._page(place, AccessError("This form was not sent by this page. Try again."))
         try:
-            session = await self._visitors.sign_in(request, form.get("key", "").strip())
+            if form.refusal is not None:
+                raise form.refusal
+            session = await self._visitors.sign_in(request, form.fields.get("key", "").strip())
             await self._visitors.end_former(request)
         except MyriaError as error:
             await self._limiter.delay(error)
             return self._page(place, error)
-        response = RedirectResponse(place_of(form.get("next")), _SEE_OTHER)
+        response = RedirectResponse(place_of(form.fields.get("next")), _SEE_OTHER)
         self._visitors.set_session(response, session)
         return response
 
