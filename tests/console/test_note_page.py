@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -135,13 +136,15 @@ async def test_what_was_forgotten_lately_is_listed_with_an_undo(served: Served, 
     await browser.submit(confirm, f"/console/events/{event_id}/forget")
     notes = await browser.get("/console/notes")
     said = text_of(notes.text).partition("Forgotten lately (1)")[2]
-    assert said.count(note_id) == said.count("A note, forgotten") == 1
+    kind = r"A note \(.+\) kept \d+ \w+ \d+, \d\d:\d\d UTC , forgotten"  # by which to tell it from others
+    assert said.count(note_id) == len(re.findall(kind, said)) == 1
     assert not {"tea", "kiln"} & set(said.split())
     assert event_id not in notes.text
     undone = await browser.submit(notes, "/console/notes/restore")
     assert "Restored. Answers hold it again." in text_of(undone.text)
     rosa = await browser.get("/console/notes", **{"as": "rosa"})
-    assert "An event, forgotten" in text_of(rosa.text).partition("Forgotten lately (1)")[2]
+    listed = text_of(rosa.text).partition("Forgotten lately (1)")[2]
+    assert re.search(r"An event of the channel \S+ , \d+ \w+ 2026, .* UTC , forgotten", listed)
     undone = await browser.submit(rosa, f"/console/events/{event_id}/restore")
     assert "Restored. Answers hold it again. the kiln is broken" in text_of(undone.text)
     assert "Nothing that you may restore was forgotten lately" in text_of((await browser.get("/console/notes")).text)

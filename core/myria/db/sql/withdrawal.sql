@@ -27,8 +27,9 @@ LEFT JOIN myria.scopes successor_scope ON successor_scope.tenant_id = $1 AND suc
 -- name: forgotten
 -- What was forgotten, by whom, and neither restored nor erased since, among the newest $2 withdrawals of a tenant; newest
 -- first.
-SELECT e.event_id, CASE WHEN e.type = 'myria.note' THEN e.payload -> 'note' ->> 'id' END AS note_id, a.ingested_at,
-       a.payload ->> 'by' AS by, s.participants
+SELECT e.event_id, CASE WHEN e.type = 'myria.note' THEN e.payload -> 'note' ->> 'id' END AS note_id,
+       CASE WHEN e.type = 'myria.note' THEN e.payload -> 'note' ->> 'kind' END AS kind, e.occurred_at, e.utc_offset, e.channel,
+       a.ingested_at, a.payload ->> 'by' AS by, s.participants
 FROM (SELECT x.scope_id, x.event_seq, x.by_event_seq, x.reason FROM myria.withdrawn x
       WHERE x.tenant_id = $1 ORDER BY x.by_event_seq DESC LIMIT $2) w
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = w.scope_id

@@ -60,15 +60,23 @@ _NEWEST = 1_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Restorable:
-    """A note or an event that was forgotten: by what id it is restored, when it was forgotten (RFC 3339), and by whom.
+    """A note or an event that was forgotten: by what id it is restored, and without a word of it, which one it is.
 
-    `by` is None where nobody is named.
+    `kind` is a note's, None of an event. `said_at` is when the event was, or the note's last version; `at` is when it
+    was forgotten (both RFC 3339), and `by` by whom, None where nobody is named.
     """
 
     restored_by: str
+    kind: str | None
+    channel: str
+    said_at: str
     at: str
-    is_note: bool
     by: str | None
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is a note."""
+        return self.kind is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,9 +185,15 @@ class Withdrawals:
         for row in rows:
             is_note = row["note_id"] is not None
             if (may_see_notes if is_note else may_see_events)(row["participants"]):
-                restored_by, at = row["note_id"] or row["event_id"], rfc3339_of(row["ingested_at"])
-                one = Restorable(restored_by=restored_by, at=at, is_note=is_note, by=row["by"])
-                forgotten.setdefault(restored_by, one)
+                one = Restorable(
+                    restored_by=row["note_id"] or row["event_id"],
+                    kind=row["kind"],
+                    channel=row["channel"],
+                    said_at=rfc3339_of(row["occurred_at"], row["utc_offset"]),
+                    at=rfc3339_of(row["ingested_at"]),
+                    by=row["by"],
+                )
+                forgotten.setdefault(one.restored_by, one)
         return list(forgotten.values())[:most]
 
     async def acts(self, tenant: str, event_id: str, *, may_see: MaySee) -> list[WithdrawalAct]:
