@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from myria.db.clock import to_datetime
 from myria.log.payloads import whole_text
-from myria.search.reasons import SIGNALS, STAGES
+from myria.search.reasons import SIGNALS, what_became
 from myria.topics.model import level_name
 from myria_cli.console import count, one_line, shown
 
@@ -122,7 +122,7 @@ def signals_text(signals: Mapping[str, int]) -> str:
 def expected_text(expected: Mapping[str, Any]) -> Text:
     """Return what became of an event that was expected."""
     place = f" (place {expected['place']})" if expected["place"] else ""
-    text = Text.assemble((f"{expected['event_id']}{place}: {STAGES.get(expected['stage'], expected['stage'])}", "bold"))
+    text = Text.assemble((f"{expected['event_id']}{place}: {what_became(expected)}", "bold"))
     if expected["signals"]:
         text.append(f"  [score {expected['score']}, {signals_text(expected['signals'])}]", style="dim")
     return text

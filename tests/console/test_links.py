@@ -6,6 +6,7 @@ import re
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from html import unescape
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -57,19 +58,26 @@ async def store(database: Database) -> AsyncIterator[AccessStore]:
 
 @pytest.fixture
 async def filled(served: Served, memory: Memory, database: Database, store: AccessStore) -> None:
-    """Keep a talk of several people and some notes, one of them held; build twice."""
-    key = await make_key(store, "ada", roles=("read", "append"), faces=("agent",))
+    """Keep a talk of several people and some notes; one is held, and one an agent keeps of somebody. Build twice."""
+    keys = [
+        await make_key(store, *own, roles=("read", "append"), faces=("agent",)) for own in (("ada",), ("ada", "desk"))
+    ]
     await memory.log.append_events(TENANT, conversation(60, participants=("ada", "bob"), seed=1))
     await builds.build(database)
     for seed, people in ((2, ("ada", "bob", "cy")), (3, ("bob", "cy"))):
         await memory.log.append_events(TENANT, conversation(40, participants=people, seed=seed, start=100 * seed))
-    for number, kind in enumerate(("fact", "fact", "decision", "preference")):
-        kept = {"content": f"The boiler is set to {number}0 degrees", "type": kind, "topic": "boiler"}
-        arguments = call("remember", kept, version=MODERN)
-        made = await served.post(
-            arguments, {**headers("remember", version=MODERN), "authorization": f"Bearer {key}"}, path="/mcp/agent"
-        )
+
+    async def use(tool: str, key: str, **arguments: Any) -> Any:
+        sent = {**headers(tool, version=MODERN), "authorization": f"Bearer {key}"}
+        made = await served.post(call(tool, arguments, version=MODERN), sent, path="/mcp/agent")
         assert not made.json()["result"].get("isError"), made.text
+        return made.json()["result"]["structuredContent"]
+
+    for number, kind in enumerate(("fact", "fact", "decision", "preference", "fact")):
+        by = keys[number // 4]
+        kept = await use("remember", by, content=f"The boiler is set to {number}0 degrees", type=kind, topic="boiler")
+    rated = {"tool_name": "recall", "relevant": True, "sufficient": True, "suggestion": "more"}
+    await use("tool_feedback", keys[1], fragment_ids=[kept["id"]], **rated)
     await builds.build(database)
 
 

@@ -9,10 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from myria.log.event import parse_event
+from myria.log.limits import Limits
 from myria.memory import Memory
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
+from myria.notes.finding import anybody
+from myria.notes.holding import Holding
+from myria.settings import AuthSettings, ConsoleSettings, ReviewSettings, Settings
 from myria_server.console.wording import differences
 from tests.console.conftest import Browser, elements, text_of
+from tests.console.things import FACES, a_browser
 from tests.server.wire import Served, call, event, headers
+from tests.support.keys import access_store, make_key
+from tests.support.postgres import Database
 
 
 async def _tool(served: Served, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -353,3 +363,60 @@ async def test_what_replaced_another_is_not_told_as_its_opposite(served: Served,
     listed = await browser.get("/console/notes", superseded="on")
     assert older in listed.text
     assert "kept about this" not in text_of(listed.text)
+
+
+class TestWithKeys:
+    """Keys differ in what they may bring back."""
+
+    @pytest.fixture
+    def settings(self) -> Settings:
+        """Callers need a key, and decisions wait for a review."""
+        return Settings(
+            console=ConsoleSettings(enabled=True),
+            auth=AuthSettings(mode="keys"),
+            review=ReviewSettings(kinds=("decision",)),
+        )
+
+    async def test_what_is_gone_is_told_to_those_who_may_bring_it_back(
+        self, served: Served, memory: Memory, database: Database
+    ) -> None:
+        """They are led to the undo of what was forgotten, its people to why it is held; to others neither ever was."""
+        kept = parse_event(event("k", text="the kiln is broken", participants=["ada"]), Limits())
+        event_id = (await memory.log.append_events("default", [kept]))[0].event_id
+        notes = Notes(memory.log, content_characters=1_000, holding=Holding(kinds=frozenset({"decision"})))
+        note_id, held_id = [
+            (await notes.remember("default", ("ada",), Draft(content=said, kind=kind), contract="memento")).note_id
+            for said, kind in (("the kiln is red", "fact"), ("we buy a kiln", "decision"))
+        ]
+        await notes.forget("default", note_id, may_see=anybody, force=True)
+        await memory.withdrawals.withdraw("default", [event_id], "forgotten", may_see=anybody)
+        forgotten = dict.fromkeys((event_id, note_id), "It was forgotten")
+        held = {held_id: "It waits for a review"}
+        told: dict[tuple[str, str], dict[str, str]] = {
+            ("ada", "append"): {**forgotten, **held},
+            ("ada", "admin"): {**forgotten, **held},
+            ("ada", "read"): held,
+            ("bob", "append"): {},
+            ("bob", "admin"): {},
+        }
+        async with access_store(database) as store:
+            for (own, role), said in told.items():
+                browser = a_browser(served)
+                await browser.sign_in(await make_key(store, own, roles={"read", role}, faces=FACES))
+                for thing_id in (event_id, note_id, held_id):
+                    asked = await browser.get("/console/ask", q="kiln", expected=thing_id)
+                    shown = text_of(asked.text).partition("What you miss:")[2]
+                    assert said.get(thing_id, "Nothing of that id is visible") in shown, (own, role)
+                    place = f"/console/{'events' if thing_id == event_id else 'notes'}/{thing_id}"
+                    page = await browser.get(place)
+                    is_review = thing_id == held_id and role == "admin"
+                    assert page.status_code == (200 if thing_id in said or is_review else 404)
+                    assert (f'href="{place}"' in asked.text) == (thing_id in said)
+                    assert (">Restore<" in page.text) == (thing_id in said and thing_id != held_id and role == "append")
+                    assert ("kiln" in page.text) == is_review
+                if (own, role) == ("ada", "append"):
+                    gone = await browser.get(f"/console/notes/{note_id}")
+                    back = await browser.submit(gone, "/console/notes/restore")
+                    assert "Restored. Answers hold it again." in text_of(back.text)
+                    await notes.forget("default", note_id, may_see=anybody, force=True)
+                await browser.client.aclose()

@@ -308,6 +308,13 @@ async def test_an_answer_says_why(served: Served, browser: Browser) -> None:
     ):
         page = await browser.get("/console/ask", q="when does the kiln open?", expected=expected, **{"as": "user_42"})
         assert said in text_of(page.text)
+    for filters, named in (
+        ({"types": "none"}, "types"),
+        ({"channel": "none", "until": days[0]}, "channel, until"),
+        ({"context": "none", "since": days[1]}, "conversation, from"),
+    ):
+        page = await browser.get("/console/ask", q="kiln", expected=ids[0], **filters, **{"as": "user_42"})
+        assert f"A filter excludes it: {named}." in text_of(page.text)
 
 
 async def test_a_missed_note_is_the_event_of_its_current_version(served: Served, browser: Browser) -> None:

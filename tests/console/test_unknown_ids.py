@@ -10,6 +10,8 @@ import httpx
 import pytest
 
 from myria.memory import Memory
+from myria.notes.commands import Notes
+from myria.notes.finding import anybody
 from myria.settings import Settings
 from tests.console.things import FACES, STRANGER, Known, Owner, Somebody, a_browser, fill, fill_more
 from tests.server.wire import Served
@@ -93,9 +95,14 @@ def settings(settings_with_grants: Settings) -> Settings:
 
 @pytest.fixture
 async def known(served: Served, memory: Memory, database: Database) -> Known:
-    """What two tenants keep."""
+    """What two tenants keep; of each owner one event is forgotten, and the note that was kept last."""
     async with access_store(database, MINE, OTHERS) as store:
         known = await fill(memory, database, (MINE, OTHERS))
+        notes = Notes(memory.log, content_characters=1_000)
+        for owner, event_id in {owner: event_id for event_id, owner in reversed(known.events.items())}.items():
+            await memory.withdrawals.withdraw(owner.tenant, [event_id], "forgotten", may_see=anybody)
+        for owner, note_id in {owner: note_id for note_id, owner in known.notes.items()}.items():
+            await notes.forget(owner.tenant, note_id, may_see=anybody, force=True)
         await fill_more(served, store, database, known)
     known.people = {STRANGER: Owner(MINE, (STRANGER,))}
     return known
@@ -124,7 +131,8 @@ async def test_what_one_may_not_see_answers_as_what_is_not_there(
         )
 
     compared = 0
-    for kind, owners in (*vars(known).items(), ("notes", known.held)):
+    forgotten = dict(reversed(known.events.items()))
+    for kind, owners in (*vars(known).items(), ("notes", known.held), ("events", forgotten)):
         # A reviewer sees what is held of everybody, also on the page of a note.
         reviewed = {name for name, owner in known.held.items() if owner.tenant == MINE}
         hidden = {  # one of each owner

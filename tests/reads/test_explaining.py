@@ -147,7 +147,8 @@ async def test_filters_and_unknown_ids_have_stages_of_their_own(memory: Memory) 
     question = EventNodesQuery(participants=("rosa",), query="price", explain=True)
     best = (await memory.retrieval.query_event_nodes("default", question))["root"]["children"][0]
     filtered = replace(question, channel="nowhere", expected=best["event_id"], participants=None)
-    assert (await memory.retrieval.query_event_nodes("default", filtered))["expected"]["stage"] == "filtered"
+    told = (await memory.retrieval.query_event_nodes("default", filtered))["expected"]
+    assert (told["stage"], told["excluded_by"]) == ("filtered", ["channel"])
     unknown = replace(question, expected="evt_nobody", participants=None)
     assert (await memory.retrieval.query_event_nodes("default", unknown))["expected"]["stage"] == "not_visible"
 

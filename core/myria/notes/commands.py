@@ -20,6 +20,7 @@ from myria.notes.details import NO_DETAILS
 from myria.notes.drafting import Draft, completed
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.finding import NoteRows, anybody, note_absent, note_gone
+from myria.notes.histories import has_history
 from myria.notes.holding import HOLDS_NOTHING, Api, Holding
 from myria.notes.keeping import Keeper
 from myria.notes.kinds import Contract, tier
@@ -359,6 +360,17 @@ class Notes:
         except NoteNotFound:
             return False
         return bool(row["reason"] == "forgotten")
+
+    async def readable(self, tenant: str, note_ids: Collection[str], *, may_see: MaySee) -> frozenset[str]:
+        """Return which of some notes have a history to read: those that stand, and those that another note replaced.
+
+        Args:
+            may_see: tells whether the caller may see what given participants see.
+        """
+        now = await self._database.now()
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("notes.current"), tenant, list(note_ids))
+        return frozenset(row["note_id"] for row in rows if may_see(row["participants"]) and has_history(row, now))
 
     async def expire(self, tenant: str, note_id: str, now: int | None) -> bool:
         """Withdraw a note if it has expired, before maintenance does; return whether it was withdrawn."""

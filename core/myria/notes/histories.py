@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import asyncpg
 import orjson
 
 from myria.db.clock import to_microseconds
@@ -41,6 +42,14 @@ class NoteHistory:
     superseded_by: tuple[str, ...]
 
 
+def has_history(row: asyncpg.Record, now: int) -> bool:
+    """Tell of a note's row (`notes.current`) whether it stands, or another note replaced it; `now` in microseconds."""
+    is_superseded = row["reason"] == "superseded"
+    # A note replaced from an announced day on has an end date, yet it counts as replaced and not as expired.
+    was_replaced = is_superseded and "replaced_by" in orjson.loads(row["payload"])["note"]
+    return (row["live"] or is_superseded) and (was_replaced or not Lasting.of(row).has_expired(now))
+
+
 async def history(
     database: Database, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None
 ) -> NoteHistory:
@@ -58,10 +67,7 @@ async def history(
         row = await connection.fetchrow(sql("notes.current"), tenant, [note_id])
         if row is None or not may_see(row["participants"]):
             raise note_absent(note_id)
-        is_superseded = row["reason"] == "superseded"
-        # A note replaced from an announced day on has an end date, yet it counts as replaced and not as expired.
-        was_replaced = is_superseded and "replaced_by" in orjson.loads(row["payload"])["note"]
-        if not (row["live"] or is_superseded) or (Lasting.of(row).has_expired(now) and not was_replaced):
+        if not has_history(row, now):
             raise note_absent(note_id)
         versions = await connection.fetch(sql("notes.history"), tenant, note_id, MAX_VERSIONS)
         successors = await connection.fetch(sql("notes.successors"), tenant, note_id)

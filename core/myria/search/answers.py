@@ -263,6 +263,7 @@ def _expected(query: Query, answer: Assembled, result: SearchResult, covered: fr
         "place": placed.place,
         "score": placed.score,
         "signals": dict(result.shares.get(result.expected_seq or 0, {})),
+        **({"excluded_by": list(placed.excluded_by)} if placed.excluded_by else {}),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from myria.index.block import Ints
-from myria.search.reasons import Signal, Stage
+from myria.search.reasons import Filter, Signal, Stage
 
 _SCALE: Final = 100
 _UNITY: Final = 65_536
@@ -46,11 +46,15 @@ class Trace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed:
-    """Where an expected event stands in the ranking: `place` counts from 1, None where it is not ranked."""
+    """Where an expected event stands in the ranking: `place` counts from 1, None where it is not ranked.
+
+    `excluded_by` are the filters that do not let it pass.
+    """
 
     stage: Stage
     place: int | None = None
     score: int = 0
+    excluded_by: tuple[Filter, ...] = ()
 
 
 Shares = Mapping[int, Mapping[Signal, int]]

@@ -21,7 +21,7 @@ from myria.search.explaining import Placed, Shares, Trace
 from myria.search.plan import Plan
 from myria.search.queries import EventNodesQuery, Order, ReferencesQuery
 from myria.search.question import Question, read
-from myria.search.reasons import Stage
+from myria.search.reasons import Filter, Stage
 from myria.search.scoring import Replaced, Scores, raise_scores, scored
 from myria.search.successors import Leader, Succession, kept_later, likely_state, told_to_change
 from myria.search.weights import WEIGHTS, Weights
@@ -93,13 +93,25 @@ class Filters:
 
     def fits(self, *, channel: str | None, type: str | None, context_id: str | None, timestamp: int) -> bool:  # noqa: A002
         """Tell whether an event with these facts may be a hit; `timestamp` in microseconds since 1970."""
-        return (
-            (self.channel is None or channel == self.channel)
-            and (not self.types or type in self.types)
-            and (self.context_id is None or context_id == self.context_id)
-            and (self.since is None or timestamp >= self.since)
-            and (self.until is None or timestamp < self.until)
-        )
+        return not self.excluding(channel=channel, type=type, context_id=context_id, timestamp=timestamp)
+
+    def excluding(
+        self,
+        *,
+        channel: str | None,
+        type: str | None,  # noqa: A002
+        context_id: str | None,
+        timestamp: int,
+    ) -> tuple[Filter, ...]:
+        """Return the filters that an event with these facts does not pass; see `fits`."""
+        passes: dict[Filter, bool] = {
+            "channel": self.channel is None or channel == self.channel,
+            "types": not self.types or type in self.types,
+            "context_id": self.context_id is None or context_id == self.context_id,
+            "since": self.since is None or timestamp >= self.since,
+            "until": self.until is None or timestamp < self.until,
+        }
+        return tuple(name for name, is_passed in passes.items() if not is_passed)
 
     def allowed(self, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask | None:
         """Return which documents of a timeline may be hits, None for all; `parts` are those of its corpus."""

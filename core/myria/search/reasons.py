@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Signal = Literal[
     "words",
@@ -41,6 +41,9 @@ Stage = Literal[
 ]
 """What became of an expected event. `not_visible` to who asks, absent or withdrawn, which look alike."""
 
+Filter = Literal["channel", "types", "context_id", "since", "until", "topic"]
+"""What a question may ask for beside words. `topic` is the one below which it asks."""
+
 SIGNALS: Final[Mapping[str, str]] = {
     "words": "words of the question",
     "meaning": "meaning",
@@ -69,10 +72,25 @@ STAGES: Final[Mapping[str, str]] = {
     "no_room": "It is on a later page: what stands before it fills this one.",
     "too_large": "It alone is larger than the answer may be: allow more tokens, or open it by its id.",
     "not_matched": "Neither its words nor its meaning match the question.",
-    "filtered": "The channel, conversation or time asked for excludes it.",
+    "filtered": "A filter excludes it.",
     "nothing_fits": "No event answers the question well enough, so none is shown.",
     "replaced": "A newer event replaced it. Ask also for what was replaced to see it.",
     "internal": "It is internal: only programs that ask for such events get it.",
     "not_visible": "Nothing of that id is visible to those who ask.",
 }
 """What a person reads for each stage."""
+
+_FILTERS: Final[Mapping[Filter, str]] = {
+    "channel": "channel",
+    "types": "types",
+    "context_id": "conversation",
+    "since": "from",
+    "until": "until",
+    "topic": "topic",
+}
+
+
+def what_became(expected: Mapping[str, Any]) -> str:
+    """Return what a person reads of an expected event, as answers tell it."""
+    excluded_by = ", ".join(_FILTERS[name] for name in expected.get("excluded_by", ()))
+    return f"A filter excludes it: {excluded_by}." if excluded_by else STAGES[expected["stage"]]

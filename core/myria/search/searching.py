@@ -13,6 +13,7 @@ import asyncpg
 import numpy as np
 
 from myria import errors
+from myria.db.clock import to_microseconds
 from myria.db.database import Connection
 from myria.db.queries import sql
 from myria.index.block import Ints, View
@@ -28,6 +29,7 @@ from myria.search.queries import EventNodesQuery, ReferencesQuery
 from myria.search.question import Question
 from myria.search.ranking import Filters, Key, Ranking, rank
 from myria.search.read_slots import ReadSlot
+from myria.search.reasons import Filter
 from myria.search.result import SearchResult
 from myria.search.scopes import VisibleScope
 from myria.search.second_look import SecondLook
@@ -133,7 +135,8 @@ class Search:
                 least=query.least_nearness,
                 slot=slot,
             )
-        expected_seq, expected = await _read_expected(connection, snapshot, query)
+        expected_row, expected = await _read_expected(connection, snapshot, query)
+        expected_seq = None if expected_row is None else expected_row["event_seq"]
         rank_all = partial(
             rank,
             question,
@@ -161,8 +164,13 @@ class Search:
         if ranking is None:
             ranking = await rank_hits(limit + 1, after, snapshot.hidden.late)
         hits = ranking.hits[:limit]
-        if expected_seq is not None:
-            expected = ranking.expected.get(expected_seq, Placed(stage="filtered" if root else "not_visible"))
+        if expected_row is not None:
+            expected = ranking.expected.get(
+                expected_row["event_seq"], Placed(stage="filtered" if root else "not_visible")
+            )
+            if expected.stage == "filtered":
+                filters = excluding(query, expected_row) or (("topic",) if root else ())
+                expected = replace(expected, excluded_by=filters)
             # A second look moves hits after they were ranked, and one hit more is ranked than is shown.
             place = next((at for at, hit in enumerate(hits) if hit.event_seq == expected_seq), None)
             if place is not None:
@@ -340,8 +348,8 @@ def _with_second_look(ranking: Ranking) -> Shares:
 
 async def _read_expected(
     connection: Connection, snapshot: SnapshotView, query: Query
-) -> tuple[int | None, Placed | None]:
-    """Return the number of the event that a query expects, to be looked for in the ranking; or why it is in none.
+) -> tuple[asyncpg.Record | None, Placed | None]:
+    """Return the row of the event that a query expects, to be looked for in the ranking; or why it is in none.
 
     Only on a first page: later ones do not know what stood before them.
     """
@@ -356,7 +364,17 @@ async def _read_expected(
         return None, Placed(stage="not_visible")
     if row["internal"] and not query.include_internal:
         return None, Placed(stage="internal")
-    return row["event_seq"], None
+    return row, None
+
+
+def excluding(query: Query, row: asyncpg.Record) -> tuple[Filter, ...]:
+    """Return the filters of a query that an event does not pass, of which its row has the facts."""
+    return Filters.of(query).excluding(
+        channel=row["channel"],
+        type=row["type"],
+        context_id=row["context_id"],
+        timestamp=to_microseconds(row["occurred_at"]),
+    )
 
 
 def no_topic(topic_id: str) -> errors.TopicNotFound:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
-from myria.search.reasons import Stage
+from myria.search.reasons import Filter, Stage
 
 
 class Answer(BaseModel):
@@ -233,6 +233,7 @@ class ExpectedEvent(Answer):
     place: int | None = Field(description="In the ranking, from 1; null where it is not ranked")
     score: int
     signals: dict[str, int] = Field(description="What each signal gave to the score")
+    excluded_by: list[Filter] | None = Field(default=None, description="There where it is filtered: by which arguments")
 
 
 class Tree(Answer):

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
 
 from starlette.requests import Request
 
+from myria.errors import InvalidArgument, ParticipantsNotAllowed
 from myria.log.payloads import whole_text
 from myria.log.scopes import canonical_participants
 from myria.search.later import LaterState
-from myria.search.reasons import SIGNALS, STAGES
+from myria.search.reasons import SIGNALS, what_became
 from myria.text.model_tokens import token_counter
 from myria_server.console.desk import Desk, Json
+from myria_server.console.events import acts_told
 from myria_server.console.fields import moment_of, number_of, whole_number_of
 from myria_server.console.forms import Fields, Form, Page, Values
 from myria_server.console.names import NAMES, names_offered
+from myria_server.console.notes import open_notes
+from myria_server.console.rendering import note_id_of
 from myria_server.console.routes import PageRoute, Routes
 from myria_server.console.topics import events_in, in_reading_order
 
@@ -23,6 +29,14 @@ _NODES = 60
 _TOKENS = 2_000
 
 _EARLIER = "It was shown on an earlier page."
+
+_GONE: Mapping[str, str] = {
+    "forgotten": "It was forgotten, so no answer holds it.",
+    "expired": "It ended by itself, so no answer holds it.",
+    "held": "It waits for a review: nobody finds it before it is approved.",
+    "refused": "A reviewer refused it: nobody finds it until that is taken back.",
+}
+"""What is said of an event or a note that is gone, to those for whom its page says more."""
 
 VIEWS = {"best": "Best matches", "topics": "By topic", "text": "As a model reads it"}
 """The ways to look at an answer, by their parameter in the address."""
@@ -85,6 +99,7 @@ async def view(desk: Desk, request: Request) -> Page:
         "seen": before + answer.get("counts", {}).get("events", 0),
         "answer": answer,
         "outside": _outside_snapshot(answer["root"]),
+        "open_notes": await open_notes(desk, {note_id_of(event) for event in events_in(answer["root"])}),
         "asked_as": desk.participants,
         "others": others,
         "visible": visible,
@@ -162,7 +177,32 @@ async def _placed(desk: Desk, question: Json, answer: Json, *, before: int) -> J
             placed["stage"] = "earlier"
         elif placed["stage"] == "shown":
             placed["stage"] = "no_room"
-    return {**placed, "said": _EARLIER if placed["stage"] == "earlier" else STAGES[placed["stage"]]}
+    said = _EARLIER if placed["stage"] == "earlier" else what_became(placed)
+    gone = await _gone(desk, question["expected"]) if placed["stage"] == "not_visible" else None
+    return {**placed, "said": said, "lead": None, **(gone or {})}
+
+
+async def _gone(desk: Desk, named: str) -> Json | None:
+    """Return what is said of an event or a note that is gone, and its page (`lead`), to those for whom that opens.
+
+    Args:
+        named: an id or a handle.
+    """
+    what: Literal["event", "note"] = "event"
+    thing_id = await desk.memory.note_id(desk.tenant, named)
+    if thing_id.startswith("note_"):
+        what = "note"
+    else:
+        (thing_id,) = await desk.memory.event_ids(desk.tenant, [thing_id])
+    if what == "note" and "agent" not in desk.principal.faces:
+        return None
+    with suppress(InvalidArgument, ParticipantsNotAllowed):  # notes may not be read as this name
+        gone = (await acts_told(desk, what, thing_id))["gone"]
+        if what == "note" and (note := await desk.memory.review.withheld(desk.tenant, thing_id)) is not None:
+            gone = note["state"] if desk.note_masks.sees(note["participants"]) else None
+        if gone:
+            return {"said": _GONE[gone], "lead": f"/{what}s/{thing_id}"}
+    return None
 
 
 def _asked(parameters: Mapping[str, str]) -> Json:

@@ -14,7 +14,6 @@ from myria.log.limits import MAX_REASON
 from myria.notes.histories import NoteVersion
 from myria.notes.kinds import PERMANENT_IMPORTANCE
 from myria.notes.standing import NoteStanding, standing
-from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json
@@ -87,7 +86,7 @@ async def _noted(desk: Desk, request: Request) -> _Note:
         desk.principal.need((role,), what="this form")
     desk.principal.need_api("agent")
     note_id = await desk.memory.note_id(desk.tenant, request.path_params["note_id"])
-    may_see = who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
+    may_see = desk.note_masks.sees
     stands = await standing(desk.memory.database, desk.tenant, note_id, may_see=may_see)
     named = whole_number_of(request.query_params.get("from"))
     earlier = next((one for one in stands.versions if one.version == named), stands.versions[0])

@@ -20,6 +20,7 @@ from myria.log.masks import Masks
 from myria.log.scopes import canonical_participants
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.api.memento.calls import who_acts
 from myria_server.api.tools import TOOLS
 from myria_server.console.visitors import Visitor
 from myria_server.mcp.toolbox import AddressOf, Toolbox
@@ -99,6 +100,15 @@ class Desk:
         """
         shared = self.principal.own or self.principal.fallback
         return next((name for name in self.names if canonical_participants([name])[0] not in shared), None)
+
+    @property
+    def note_masks(self) -> Masks:
+        """What the visitor sees of notes as this agent: less than of events, among which is each version of a note.
+
+        Raises:
+            InvalidArgument, InvalidParticipants, ParticipantsNotAllowed: as `acting`.
+        """
+        return who_acts(self.settings)(self.principal, self.agent).masks
 
     def names_that_see(self, participants: Sequence[str]) -> Sequence[str] | None:
         """Return as whom to ask, beside oneself, for what a group shares: as now, or as one of it; None if nobody."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import orjson
 from starlette.requests import Request
@@ -11,7 +12,8 @@ from starlette.responses import Response
 
 from myria.errors import EventNotFound
 from myria.log.payloads import speaker_of, whole_text
-from myria.log.withdrawal.commands import MaySee, WithdrawalAct
+from myria.log.withdrawal.commands import WithdrawalAct
+from myria.log.withdrawal.model import WITHHELD
 from myria.notes.model import NOTE_TYPE
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.done import done_of
@@ -27,15 +29,15 @@ _OF_ALL_KINDS = {"include_internal": True, "include_superseded": True}
 
 
 async def event(desk: Desk, request: Request) -> Page:
-    """Show an event; to an administrator also that it was forgotten, and by whom."""
+    """Show an event; to those who may bring it back also that it is gone, and to an administrator by whom."""
     event_id = request.path_params["event_id"]
     try:
         answer = await desk.ask("get_event", event_id=event_id, **_OF_ALL_KINDS)
     except ToolRefused as refused:
         if refused.code != EventNotFound.code:
             raise
-        acts = await acts_told(desk, desk.memory.withdrawals.acts, event_id, desk.masks.sees)
-        if not acts["is_gone"]:
+        acts = await acts_told(desk, "event", event_id)
+        if not acts["gone"]:
             raise
         return "gone.html", {"what": "event", "id": event_id, **acts}
     event = answer["event"]
@@ -56,29 +58,33 @@ async def event(desk: Desk, request: Request) -> Page:
         "later": later.get(event["event_seq"], ()),
         "stands": stands or {"replaces": [], "path": [], "subjects": []},
         "note": await _note_of(desk, event),
-        **await acts_told(desk, desk.memory.withdrawals.acts, event["event_id"], desk.masks.sees),
+        **await acts_told(desk, "event", event["event_id"]),
         "tools": tool_uses(event),
         "pairs": paired([event, *around["before"], *around["after"]]),
         **around,
     }
 
 
-async def acts_told(
-    desk: Desk, acts_of: Callable[..., Awaitable[Sequence[WithdrawalAct]]], thing_id: str, may_see: MaySee
-) -> Json:
-    """Return what pages tell administrators of who withdrew and restored something: `acts`, and names of their keys.
+async def acts_told(desk: Desk, what: Literal["event", "note"], thing_id: str) -> Json:
+    """Return what pages tell of who withdrew and restored something: `acts`, and names of their keys.
 
-    `is_gone` says whether it was forgotten, or has expired, and was not restored since. Others are told of nothing.
-
-    Args:
-        acts_of: looks the acts up, of an event or of a note.
+    `gone` says how it went (a `Reason`) where the visitor may bring it back, or administers. Only administrators are
+    told who acted; whoever may neither bring it back nor administers is told nothing.
     """
-    acts = await acts_of(desk.tenant, thing_id, may_see=may_see) if desk.is_admin else ()
-    return {
-        "acts": acts,
-        "is_gone": bool(acts) and acts[0].reason in ("forgotten", "expired"),
-        "key_names": await desk.key_names(act.by for act in acts),
-    }
+    if what == "note":
+        masks, tool = desk.note_masks, "restore"
+    else:
+        masks, tool = desk.masks, "restore_events"
+    acts: Sequence[WithdrawalAct] = ()
+    if desk.is_admin or desk.may(tool):
+        things = desk.memory.notes if what == "note" else desk.memory.withdrawals
+        acts = await things.acts(desk.tenant, thing_id, may_see=masks.sees)
+    newest = acts[0].reason if acts else None
+    is_held = what == "event" and newest in WITHHELD and desk.is_admin  # a held note has a page of its own
+    gone = newest if newest in ("forgotten", "expired") or is_held else None
+    if not desk.is_admin:
+        acts = [replace(acts[0], by=None, why=None)] if gone else ()
+    return {"acts": acts, "gone": gone, "key_names": await desk.key_names(act.by for act in acts)}
 
 
 async def save_payload(desk: Desk, request: Request) -> Response:

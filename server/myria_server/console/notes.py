@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 
 from myria.db.clock import to_rfc3339
-from myria.errors import NoteNotFound, ParticipantsNotAllowed
+from myria.errors import InvalidArgument, NoteNotFound, ParticipantsNotAllowed
 from myria.log.withdrawal.commands import MaySee, Restorable
 from myria.notes.histories import NoteVersion
 from myria.notes.links import LinkedNote, Neighbourhood
 from myria.notes.memories.reading import EVENT_ID_PREFIX
+from myria.notes.model import NOTE_TYPE
 from myria.notes.standing import NoteStanding, standing
 from myria.notes.subjects import GENERAL
-from myria_server.api.memento.calls import who_acts
 from myria_server.api.memento.input_schemas import KINDS
 from myria_server.api.memento.notes import note_json
 from myria_server.console.desk import Desk, Json, ToolRefused
@@ -117,6 +117,7 @@ async def overview(desk: Desk, request: Request) -> Page:
         "other_names": [name for name in desk.names if name not in names_of(desk)],
         "search": search,
         "kinds": KINDS,
+        "note_type": NOTE_TYPE,
         "notes": answer["fragments"],
         "beside": _beside_each(answer["fragments"]),
         "next_cursor": answer.get("nextCursor"),
@@ -133,7 +134,7 @@ async def _forgotten(desk: Desk) -> Sequence[Restorable]:
     """Return what was forgotten lately of what the visitor may see and restore."""
     if not desk.may("restore"):
         return ()
-    may_see_notes = who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
+    may_see_notes = desk.note_masks.sees
     may_see_events: MaySee = _nothing
     if desk.may("restore_events"):
         with suppress(ParticipantsNotAllowed):  # as this name the visitor reads notes alone
@@ -151,14 +152,14 @@ def _nothing(_participants: Sequence[str]) -> bool:
 async def note(desk: Desk, request: Request) -> Page:
     """Show a note: what it says now, its versions, what it replaced, its links and its feedback.
 
-    An administrator is also shown that it was forgotten, and by whom.
+    Whoever may bring a forgotten or a held one back is shown that it is gone, and an administrator by whom.
     """
     desk.principal.need_api("agent")
     tenant = desk.tenant
-    may_see = who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
+    may_see = desk.note_masks.sees
     note_id = await desk.memory.note_id(tenant, request.path_params["note_id"])
-    acts = await acts_told(desk, desk.memory.notes.acts, note_id, may_see)
-    if acts["is_gone"]:
+    acts = await acts_told(desk, "note", note_id)
+    if acts["gone"]:
         return "gone.html", {"what": "note", "id": note_id, "names": names_of(desk), **acts}
     try:
         stands = await standing(desk.memory.database, tenant, note_id, may_see=may_see)
@@ -235,10 +236,22 @@ async def _forgetting(desk: Desk, note_id: str, **arguments: Any) -> Json | None
     answer = await desk.call("forget", agentId=desk.agent, id=note_id, **arguments)
     if "code" not in answer:  # of a note that is not there the tool answers, and does not refuse
         return answer
-    tenant, may_see = desk.tenant, who_acts(desk.settings)(desk.principal, desk.agent).masks.sees
+    tenant, may_see = desk.tenant, desk.note_masks.sees
     if await desk.memory.notes.is_forgotten(tenant, await desk.memory.note_id(tenant, note_id), may_see=may_see):
         return None
     raise ToolRefused({"code": answer["code"], "message": answer["error"]}, NoteNotFound.http_status)
+
+
+async def open_notes(desk: Desk, note_ids: Collection[str | None]) -> frozenset[str]:
+    """Return those of some notes whose pages open for the visitor; of what others keep, only its events may open."""
+    ids = [note_id for note_id in note_ids if note_id]
+    if not ids or "agent" not in desk.principal.faces:
+        return frozenset()
+    try:
+        may_see = desk.note_masks.sees
+    except (InvalidArgument, ParticipantsNotAllowed):  # notes are not read as this name
+        return frozenset()
+    return await desk.memory.notes.readable(desk.tenant, ids, may_see=may_see)
 
 
 async def _beside(desk: Desk, note: Json) -> list[Json]:

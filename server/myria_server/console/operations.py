@@ -19,6 +19,7 @@ from myria_migrations import migrations
 from myria_server.console import audit
 from myria_server.console.desk import Desk, Json
 from myria_server.console.forms import Page
+from myria_server.console.notes import open_notes
 from myria_server.console.routes import PageRoute, Routes
 
 _REMARKS = 10
@@ -88,12 +89,14 @@ async def _of_tenant(desk: Desk) -> Json:
             memory.appending, desk.principal.proof, journal.Sought(text="refusal"), before=None, limit=_REFUSALS
         )
         refusals = _grouped([entry for entry in entries if entry["kind"] == "refusal"])[:_ERRORS]
+    feedback = await feedback_report(memory.database, tenant, limit=_REMARKS)
     return {
         "tenant": None if row is None else _with_defaults(desk, dict(row)),
         "failed_builds": [build for build in builds if build["status"] == "failed"][:_ERRORS],
         "refusals": refusals,
         "key_names": await desk.key_names(entry["actor"] for entry in refusals),
-        "feedback": await feedback_report(memory.database, tenant, limit=_REMARKS),
+        "feedback": feedback,
+        "open_notes": await open_notes(desk, {note_id for said in feedback["newest"] for note_id in said["notes"]}),
     }
 
 

@@ -153,7 +153,7 @@ def _environment() -> Environment:
         type_name=lambda name: name.removeprefix(RESERVED_TYPES),
         linked_lines=_linked_lines,
         speaker=_speaker,
-        note_id=_note_id,
+        note_id=note_id_of,
         heading=_heading,
         titled=_titled,
         state=_state,
@@ -309,7 +309,7 @@ def _speaker(node: Mapping[str, Any]) -> str | None:
     return node.get("speaker") or speaker_of(node.get("payload") or {})
 
 
-def _note_id(node: Mapping[str, Any]) -> str | None:
+def note_id_of(node: Mapping[str, Any]) -> str | None:
     """Return the id of the note of which an event of an answer is a version; None where it is none, or does not say."""
     note = (node.get("payload") or {}).get("note")
     return str(note["id"]) if node.get("type") == NOTE_TYPE and isinstance(note, dict) and "id" in note else None

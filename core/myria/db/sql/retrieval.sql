@@ -250,7 +250,7 @@ SELECT rendering_id, parent_id FROM upper;
 
 -- name: expected
 -- An event that a question expected, with the reason of its newest withdrawal.
-SELECT e.event_seq, e.scope_id, e.internal,
+SELECT e.event_seq, e.scope_id, e.internal, e.channel, e.type, e.context_id, e.occurred_at,
        (SELECT x.reason FROM myria.withdrawn x WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
         ORDER BY x.by_event_seq DESC LIMIT 1) AS reason
 FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = $2;
