@@ -288,7 +288,10 @@ def test_snapshots_move_back_and_forth(myria: Call, sample_file: Path, tmp_path:
     back = myria("rollback", "--json").json
     assert back == {"snapshot_id": one, "previous_snapshot_id": two}
     assert myria("status", "--json").json["paused_reason"] == "rollback"
-    assert "rollback" in myria("status").out
+    paused = myria("status").out
+    assert "rollback" in paused
+    assert "not by themselves while automatic builds are paused" in paused
+    assert "without an event" not in paused
     assert myria("resume", "--json").json == {"resumed": True}
     shown = myria("snapshots")
     assert one in shown.out

@@ -67,6 +67,8 @@ def test_hints_of_the_command_name_commands(built: Call) -> None:
 def test_status_says_when_builds_begin(built: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """In sentences, with units; and that a tenant nobody kept anything for is not one that lost it."""
     monkeypatch.setenv("MYRIA_BUILDER_INACTIVITY_TIMEOUT_S", "45")
+    assert "not by themselves while automatic builds are paused" in built("status").out  # a held snapshot waits
+    assert built("discard", "3").status == 0
     told = " ".join(built("status").out.split())
     assert "builds begin when `myria rebuild` asks" in told
     assert "after 45 s without an event" in told

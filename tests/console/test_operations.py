@@ -204,10 +204,12 @@ class TestAudit:
         connection = await asyncpg.connect(database.superuser_dsn)
         await connection.execute("DELETE FROM myria.access_log")
         await connection.execute(
-            "INSERT INTO myria.access_log (tenant_id, at, kind, actor, action, target, outcome) "
+            "INSERT INTO myria.access_log (tenant_id, at, kind, actor, action, target, outcome, details) "
             "SELECT 'default', timestamptz '2026-01-01 00:00Z' + n * interval '1 minute', 'act', "
             "CASE WHEN n = 1 THEN 'eve' ELSE 'ada' END, CASE WHEN n % 2 = 0 THEN 'rollback' ELSE 'publish' END, "
-            "'snap_' || n, CASE WHEN n % 100 = 0 THEN 'stale_parent' ELSE 'ok' END FROM generate_series(1, 10100) n"
+            "'snap_' || n, CASE WHEN n % 100 = 0 THEN 'stale_parent' ELSE 'ok' END, "
+            "CASE WHEN n = 5001 THEN '{\"reason\": \"Kestrel is wrong\"}' ELSE '{}' END::jsonb "
+            "FROM generate_series(1, 10100) n"
         )
         await connection.execute(
             "INSERT INTO myria.access_log (tenant_id, kind, actor, action, outcome) "
@@ -231,6 +233,7 @@ class TestAudit:
         assert [entry["target"] for entry in between] == [f"snap_{n}" for n in range(19, 9, -1)]
         assert [entry["target"] for entry in await exported(actor="eve")] == ["snap_1"]
         assert [entry["target"] for entry in await exported(q="snap_5000", actor="ada")] == ["snap_5000"]
+        assert [entry["target"] for entry in await exported(q="kestrel is")] == ["snap_5001"]
         assert not await exported(until="2020-01-01T00:00")
         page = text_of(await _page(admin, "audit", action="rollback", outcome="stale_parent"))
         assert "snap_10100" in page
@@ -272,9 +275,10 @@ class TestAudit:
         await cleaner("withdraw_events", "/mcp", event_ids=ids)
         await cleaner("forget", "/mcp/agent", id=note)
         who = f"by the cleaner {text.split('_')[1]}"
-        audit = await admin.get("/console/audit", actor=text.split("_")[1])
+        for sought in ({"q": "the cleaner"}, {"actor": "Cleaner"}, {"actor": text.split("_")[1]}):
+            audit = await admin.get("/console/audit", **sought)
+            assert f"forgot the note {note}" in text_of(audit.text)
         assert f"forgot the event {ids[0]} and 2 more" in text_of(audit.text)
-        assert f"forgot the note {note}" in text_of(audit.text)
         for path in (f"/console/events/{ids[1]}", f"/console/notes/{note}"):
             page = await admin.get(path)
             assert path in audit.text or ids[1] in path

@@ -164,16 +164,17 @@ async def test_many_are_decided_at_once_each_by_itself(served: Served, database:
         None,
         "note_not_found",
     ]
-    async with Pool(database.operator_dsn) as pool:
-        entries = await journal.entries(pool, "default", 4)
-    told = {(entry["target"], entry["outcome"], entry["details"]["decision"]) for entry in entries}
-    assert told == {
-        (ids[0], "note_decided", "approve"),
-        (ids[1], "ok", "approve"),
-        (ids[2], "ok", "approve"),
-        ("note_none", "note_not_found", "approve"),
-    }
     assert (await ask(served, "decide_notes", note_ids=ids[1:], decision="approve"))["changed"] == 0
+    async with Pool(database.operator_dsn) as pool:
+        entries = [entry for entry in await journal.entries(pool, "default", 10) if entry["action"] == "decide_notes"]
+    told = [(entry["target"], entry["outcome"], entry["details"]) for entry in entries[::-1]]
+    assert told == [
+        (ids[0], "ok", {"decision": "refuse"}),
+        (ids[0], "note_decided", {"decision": "approve", "reason": "fine"}),
+        (ids[1], "ok", {"decision": "approve", "reason": "fine"}),
+        (ids[2], "ok", {"decision": "approve", "reason": "fine"}),
+        ("note_none", "note_not_found", {"decision": "approve", "reason": "fine"}),
+    ]
     wrong: list[dict[str, Any]] = [
         {"note_ids": []},
         {"note_ids": ["a\0b"]},

@@ -282,15 +282,13 @@ def _status_fields(where: str, answer: Json) -> list[tuple[str, object]]:
             rows.append(("", console.one_line(str(Degraded(**last_build["degraded"])))))
     for work, wait in answer["waits"].items():
         rows.append((f"{work} wait", console.one_line(f"since {wait['since']}: {wait['reason']}; see docs/llm.md")))
-    return [
-        *rows,
-        ("builds begin", "when `myria rebuild` asks" if is_manual_on else "not by `myria rebuild`"),
-        (
-            "",
-            f"after {inactivity['timeout_s']:g} s without an event{last_event_text}"
-            if inactivity["enabled"]
-            else "not after a silence",
-        ),
-        ("", f"at {tail['max_unindexed_events']:,} fresh events" if tail["enabled"] else "not for a long tail"),
-        ("embeddings", answer["embeddings"]),
-    ]
+    rows.append(("builds begin", "when `myria rebuild` asks" if is_manual_on else "not by `myria rebuild`"))
+    if answer["paused"]:
+        rows.append(("", "not by themselves while automatic builds are paused"))
+    else:
+        after = f"after {inactivity['timeout_s']:g} s without an event{last_event_text}"
+        rows += [
+            ("", after if inactivity["enabled"] else "not after a silence"),
+            ("", f"at {tail['max_unindexed_events']:,} fresh events" if tail["enabled"] else "not for a long tail"),
+        ]
+    return [*rows, ("embeddings", answer["embeddings"])]

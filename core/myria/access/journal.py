@@ -168,14 +168,18 @@ class Journal:
     async def command(self, act: Act, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Write an administrative command that was carried out or refused; its arguments name its target and reason.
 
-        A decision about several notes is an act for each.
+        A decision about several notes is an act for each that it changed, or that was refused.
         """
+        # Of a refused command the reason was not checked: PostgreSQL might not even take it.
+        reason = arguments.get("reason") if act.outcome == "ok" else None
+        details = {"reason": reason} if reason else {}
         decided = answer.get("decided")
         if isinstance(arguments.get("decision"), str) and isinstance(decided, list):
             for note in decided:
                 outcome = (note.get("error") or {}).get("code", act.outcome)
-                details = {"decision": arguments["decision"]}
-                await self.act(replace(act, target=_target(note["note_id"]), outcome=outcome, details=details))
+                if note.get("changed") or outcome != "ok":
+                    of_note = {"decision": arguments["decision"], **details}
+                    await self.act(replace(act, target=_target(note["note_id"]), outcome=outcome, details=of_note))
             return
         possible_targets = (
             *(arguments.get(field) for field in ("snapshot_id", "to", "build_id", "erasure_id")),
@@ -184,9 +188,6 @@ class Journal:
         target = next((value for value in possible_targets if isinstance(value, str)), None)
         if target is not None:
             target = _target(target)
-        # Of a refused command the reason was not checked: PostgreSQL might not even take it.
-        reason = arguments.get("reason") if act.outcome == "ok" else None
-        details = {"reason": reason} if reason else {}
         await self.act(replace(act, target=target, details=details))
 
     async def run(self) -> None:
@@ -265,8 +266,8 @@ async def entries(database: Database, tenant: str | None, limit: int) -> list[Js
 class Sought:
     """Which entries of the journal are sought: an empty text, and None, mean any.
 
-    `text` stands anywhere in an entry, `actor` in its actor; `action` and `outcome` are whole. `since` is the first
-    moment, `until` the first that is too late.
+    `text` stands anywhere in an entry, `actor` in its actor, both also in the names of keys and in any case; `action`
+    and `outcome` are whole. `since` is the first moment, `until` the first that is too late.
     """
 
     text: str = ""

@@ -91,9 +91,11 @@ class Degraded:
 
     def __str__(self) -> str:
         if self.units:
-            told = f"{self.units} of {self.of} units were planned without the model"
+            was = "unit was" if self.of == 1 else "units were"
+            told = f"{self.units} of {self.of} {was} planned without the model"
         else:
-            told = f"{self.standing} units of builds before stand planned without the model"
+            stand = "unit of builds before stands" if self.standing == 1 else "units of builds before stand"
+            told = f"{self.standing} {stand} planned without the model"
         more = f" ({self.standing} in the whole snapshot)" if self.units and self.standing > self.units else ""
         return f"degraded: {told}{more}: {self.reason}; a full build asks for them again"
 

@@ -168,7 +168,9 @@ class UnitPlanner:
         """
         if not self.degraded:
             return None
-        kinds = ", ".join(f"{kind} ({count} units)" for kind, count in sorted(self.degraded.items()))
+        kinds = ", ".join(
+            f"{kind} ({count} {'unit' if count == 1 else 'units'})" for kind, count in sorted(self.degraded.items())
+        )
         return f"{kinds}: {self._provider_message}".replace("\x00", "\ufffd") if self._provider_message else kinds
 
     async def shape(self, events: Sequence[PlanEvent], old_root: bytes | None) -> UnitShape | None:

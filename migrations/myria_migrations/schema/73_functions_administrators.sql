@@ -312,10 +312,14 @@ BEGIN
                         THEN min(l.entry_id) END AS looked_to
             FROM looked l
         ), wanted AS (
-            SELECT * FROM looked l
+            SELECT l.* FROM looked l
+            LEFT JOIN myria.keys doer ON doer.tenant_id = l.tenant_id AND l.actor = 'key:' || doer.key_id
+            LEFT JOIN myria.keys target
+                ON target.tenant_id = l.tenant_id AND target.key_id = l.target AND starts_with(l.action, 'key.')
             WHERE (sought = ''
-                   OR strpos(concat_ws(' ', l.kind, l.actor, l.action, l.target, l.outcome, l.address), sought) > 0)
-              AND (by_actor = '' OR strpos(l.actor, by_actor) > 0)
+                   OR strpos(lower(concat_ws(' ', l.kind, l.actor, doer.name, l.action, l.target, target.name, l.outcome,
+                                             l.address, l.details)), lower(sought)) > 0)
+              AND (by_actor = '' OR strpos(lower(concat_ws(' ', l.actor, doer.name)), lower(by_actor)) > 0)
               AND (of_action = '' OR l.action = of_action)
               AND (with_outcome = '' OR l.outcome = with_outcome)
               AND (since IS NULL OR l.at >= since) AND (until IS NULL OR l.at < until)

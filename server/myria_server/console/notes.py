@@ -338,7 +338,12 @@ def _changed_fields(before: Any, after: Any) -> list[tuple[str, str, str]]:
     """Return the fields beside the text that a version changed: name, before and after."""
     names = ("kind", "topic", "importance", "anchor", "lifetime", "source")
     pairs = [(name, getattr(before, name), getattr(after, name)) for name in names]
-    return [(name, str(old), str(new)) for name, old, new in pairs if old != new]
+    return [(name, _told(old), _told(new)) for name, old, new in pairs if old != new]
+
+
+def _told(value: Any) -> str:
+    """Return the value of a note's field as a page shows it."""
+    return str(round(value, 2) if isinstance(value, float) else value)
 
 
 def _event_named(source: str | None) -> str | None:

@@ -20,6 +20,7 @@ from myria_server.console import audit
 from myria_server.console.desk import Desk, Json
 from myria_server.console.forms import Page
 from myria_server.console.notes import open_notes
+from myria_server.console.rendering import counted
 from myria_server.console.routes import PageRoute, Routes
 
 _REMARKS = 10
@@ -132,7 +133,7 @@ def _parts(desk: Desk, status: Json) -> list[PartHealth]:
             PartHealth(
                 name="Topics",
                 state="paused",
-                text=f"{degraded['standing']:,} parts were planned without the model",
+                text=f"{counted(degraded['standing'], 'part was', 'parts were')} planned without the model",
                 details=degraded["reason"],
                 advice="Mend the cause, then ask for a full build.",
                 runbook="MyriaBuildsDegraded",
@@ -198,7 +199,8 @@ def _builds(status: Json) -> PartHealth:
 
 def _tail(status: Json) -> PartHealth:
     tail, most = status["tail_events"], status["triggers"]["tail_threshold"]["max_unindexed_events"]
-    text = f"{tail:,} events wait for a build, {status['queued']:,} builds are queued"
+    queued = counted(status["queued"], "build is queued", "builds are queued")
+    text = f"{counted(tail, 'event waits', 'events wait')} for a build, {queued}"
     if status["triggers"]["tail_threshold"]["enabled"] and tail > 2 * most and not status["building"]:
         advice = f"More than {most:,} should begin a build. Look whether a builder runs."
         return PartHealth(name="Tail", state="paused", text=text, advice=advice, runbook="MyriaTailGrowing")

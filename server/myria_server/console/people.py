@@ -192,7 +192,7 @@ async def erasure(desk: Desk, request: Request) -> Page:
     found = (await desk.call("get_erasures", erasure_id=erasure_id))["erasures"]
     if not found:
         raise ToolRefused({"code": "erasure_not_found", "message": f"there is no erasure {erasure_id}"}, 404)
-    return "erasure.html", {"erasure": found[0]}
+    return "erasure.html", {"erasure": found[0], "key_names": await desk.key_names([found[0]["by"]])}
 
 
 async def receipt(desk: Desk, request: Request, _form: Mapping[str, str]) -> Response:

@@ -162,7 +162,7 @@ def _environment() -> Environment:
         told_apart=told_apart,
         marked=_marked,
         listed=_listed,
-        counted=_counted,
+        counted=counted,
         in_percent=in_percent,
         in_megabytes=_in_megabytes,
         signed=_signed,
@@ -281,7 +281,7 @@ def _listed(names: Iterable[str], between: str = ", ", most: int | None = None) 
     return listed if left <= 0 else listed + f" and {_number(left)} more"
 
 
-def _counted(number: int, one: str, many: str | None = None) -> str:
+def counted(number: int, one: str, many: str | None = None) -> str:
     """Return a number with what is counted: 1 event, 2 events."""
     return f"{_number(number)} {one if number == 1 else many or one + 's'}"
 

@@ -64,6 +64,7 @@ async def overview(desk: Desk, request: Request) -> Page:
         "notes": [shown_held(desk, note) for note in page["under_review"]],
         "next_cursor": page["next_cursor"],
         "decided": [shown_held(desk, note) for note in decided["under_review"]],
+        "key_names": await desk.key_names(note.get("decided_by") for note in decided["under_review"]),
         "next_before": decided["next_cursor"],
         "later": any(cursors.values()),
         "done": DECISIONS.get(done_of(request)),
