@@ -25,7 +25,7 @@ from myria.log.event import parse_event
 from myria.log.limits import Limits
 from myria.memory import Memory
 from myria.settings import AuthSettings, ConsoleSettings, Settings
-from tests.console.conftest import Browser, text_of
+from tests.console.conftest import Browser, elements, text_of
 from tests.server.signing_in import client_id, tokens
 from tests.server.wire import Served, event
 from tests.support.keys import make_key as make_text
@@ -201,6 +201,9 @@ async def test_replacing_shows_the_new_key_and_ends_the_old_one_later(
     text = await make_text(store, "user:7", roles=("read",), faces=("core",))
     path = f"/console/keys/{text.split('_')[1]}/rotate"
     form = await browser.get(path)
+    choices = [a for _, a in elements(form.text) if a.get("name") == "overlap"]
+    assert [a["value"] for a in choices if "checked" in a] == ["at once"]  # as a leak wants it
+    assert len(choices) == 4
     made = await browser.submit(form, path, {"overlap": "in an hour"})
     (new,) = set(KEY.findall(made.text))
     fresh, old = await store.key(new.split("_")[1]), await store.key(text.split("_")[1])
