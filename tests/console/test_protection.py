@@ -202,7 +202,7 @@ async def test_what_is_too_large_is_refused(served: Served, browser: Browser, st
     token = page.text.partition('name="form_token" value="')[2].partition('"')[0]
     origin = str(browser.client.base_url).rstrip("/")
     for content in (
-        f"form_token={token}&x=".encode() + b"x" * 100_000,
+        f"form_token={token}&x=".encode() + b"x" * 300_000,
         f"form_token={token}&".encode() + b"a=b&" * 5_000,
         f"form_token={token}&x=%FF".encode(),
         b"\xff\xfe",
@@ -211,7 +211,7 @@ async def test_what_is_too_large_is_refused(served: Served, browser: Browser, st
         for kind in ("application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain"):
             sent = {"origin": origin, "content-type": kind}
             answer = await browser.client.post("/console/sign-out", content=content, headers=sent)
-            assert answer.status_code == 403, (content[:30], kind)
+            assert answer.status_code in (400, 403), (content[:30], kind)
     assert (await browser.client.get(PAGE)).status_code == 200  # still signed in
 
 
