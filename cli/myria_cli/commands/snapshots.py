@@ -15,7 +15,6 @@ from myria.builds.model import Degraded
 from myria.builds.queue import WAITS_FOR
 from myria.db.clock import to_microseconds
 from myria.db.database import Connection
-from myria.log.withdrawal.model import NEUTRAL_LABEL
 from myria_cli import console
 from myria_cli.commands.builds import PANEL
 from myria_cli.console import count
@@ -223,6 +222,8 @@ def _difference_text(difference: Json) -> Text:
 
 def _change_note(change: Json) -> str:
     """Return what a diff says about a changed topic behind its label."""
+    from myria.log.withdrawal.model import NEUTRAL_LABEL
+
     before, after = change["before"], change["after"]
     node = after or before
     first_at, last_at = (to_microseconds(datetime.fromisoformat(node[name])) for name in ("first_at", "last_at"))
