@@ -75,8 +75,9 @@ async def test_the_pages_of_keys_are_accessible_and_whole(
 async def test_a_key_is_made_and_revoked_by_keyboard(
     outside: Outside, chromium: str, served: Served, store: AccessStore, scripts: bool
 ) -> None:
-    """Somebody signs in, makes a key, replaces it, and revokes the old one."""
+    """Somebody signs in, makes a key, replaces it, and revokes the new one."""
     key = await make_key(store, "root", name="mine", roles=("read", "admin"), faces=("core", "admin"))
+    (person_key,) = await store.keys("default")
     async with hands(outside, chromium, served, scripts=scripts) as person:
         await person.open("/console/operations")
         await person.write("#key", key)
@@ -95,10 +96,13 @@ async def test_a_key_is_made_and_revoked_by_keyboard(
             await person.do("press", "Enter")
             await person.do("sees", "Copied")
         await person.open("/console/keys")
-        await person.go(f"main a[href$='/{robot['key_id']}/revoke']", "Nobody can use the key again")
+        known = {robot["key_id"], person_key["key_id"]}
+        (new,) = [found for found in await store.keys("default") if found["key_id"] not in known]
+        await person.go(f"main a[href$='/{new['key_id']}/revoke']", "Nobody can use the key again")
         await person.write("#reason", "lost")
         await person.go("main button.danger", "Revoked.")
         assert person.path == "/console/keys"
     states = {found["key_id"]: found["state"] for found in await store.keys("default")}
-    assert states[robot["key_id"]] == "revoked"
-    assert sorted(states.values()) == ["active", "active", "revoked"]
+    assert states[robot["key_id"]] == "expired"  # replaced keys end at once unless somebody chooses otherwise
+    assert states[new["key_id"]] == "revoked"
+    assert sorted(states.values()) == ["active", "expired", "revoked"]

@@ -106,7 +106,7 @@ class Place:
             text=True,
             check=False,
             timeout=300,
-            env={**os.environ, "HOME": str(self.control_plane.folder)},  # it keeps there what the API server offers
+            env={**os.environ, "HOME": str(self._folder)},  # other tests serve the definition in other versions
         )
         if check and done.returncode != 0:
             raise AssertionError(f"kubectl {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
