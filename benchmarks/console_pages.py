@@ -87,8 +87,9 @@ class Shown:
 
 
 def first_link(html: str, below: str) -> str:
-    """Return what the first link of a page to an address below another one names."""
-    return html.partition(f'href="/console/{below}/')[2].partition('"')[0].partition("?")[0]
+    """Return the id in the first link of a page to an address below another one; `/notes/new` has none."""
+    found = re.search(rf'href="/console/{below}/([a-z]+_[^"?]+)', html)
+    return found[1] if found else ""
 
 
 def loaded_by(html: str) -> list[str]:
