@@ -244,6 +244,17 @@ async def test_events_are_listed_in_either_order_by_an_index(
     assert not any("Sort" in line for line in plan), "\n".join(plan)
 
 
+async def test_a_name_is_offered_without_sorting_its_events(serving: asyncpg.Connection[Any]) -> None:
+    """Whether somebody has an event to be seen is told by the newest ones, however long the log of a scope is."""
+    for name, arguments in (
+        ("scopes.names", (TENANT, "", "", 100, 50)),
+        ("scopes.names_beside", (TENANT, ["agent_3"], 500, 100, 50)),
+    ):
+        plan = [row[0] for row in await serving.fetch(f"EXPLAIN {sql(name)}", *arguments)]
+        assert any("events_scope_time" in line for line in plan), "\n".join(plan)
+        assert not any("Sort Key: e." in line for line in plan), "\n".join(plan)
+
+
 async def test_the_newest_build_is_found_by_an_index(serving: asyncpg.Connection[Any]) -> None:
     """Whatever looks at builds again and again sorts nothing, however many there were."""
     await serving.execute("SET LOCAL enable_seqscan = off")  # few builds are here

@@ -47,8 +47,8 @@ SELECT n.participant FROM named n
 WHERE starts_with(n.participant, $3) AND ($5::bigint IS NULL OR EXISTS (
     SELECT FROM (SELECT m.scope_id FROM myria.scope_members m
                  WHERE m.tenant_id = $1 AND m.participant = n.participant ORDER BY m.scope_id DESC LIMIT $5) newest
-    CROSS JOIN LATERAL (SELECT e.event_seq, e.internal FROM myria.events e
-                        WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id ORDER BY e.event_seq DESC LIMIT $5) e
+    CROSS JOIN LATERAL (SELECT e.event_seq, e.internal FROM myria.events e WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id
+                        ORDER BY e.occurred_at DESC, e.event_seq DESC LIMIT $5) e
     WHERE NOT e.internal
       AND coalesce((SELECT w.reason FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
                     ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored'))
@@ -68,8 +68,8 @@ CROSS JOIN LATERAL (
 ) s
 CROSS JOIN LATERAL unnest(s.participants) AS p (participant)
 WHERE s.participants @> $2::text[] AND EXISTS (
-    SELECT FROM (SELECT e.event_seq, e.internal FROM myria.events e
-                 WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id ORDER BY e.event_seq DESC LIMIT $5) e
+    SELECT FROM (SELECT e.event_seq, e.internal FROM myria.events e WHERE e.tenant_id = $1 AND e.scope_id = newest.scope_id
+                 ORDER BY e.occurred_at DESC, e.event_seq DESC LIMIT $5) e
     WHERE NOT e.internal
       AND coalesce((SELECT w.reason FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
                     ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') = 'restored')
