@@ -207,31 +207,46 @@ async def both(dsns: RoleDsns, writer: Writer) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def serving(dsn: str, tree: Path | None) -> Iterator[str]:
-    """Run a server of a release for the block; it is asked to end after it, and must end well."""
+    """Run a server of a release for the block; it is asked to end after it, and must end well.
+
+    Raises:
+        RuntimeError: it did not start, ended before it was asked to, or did not end well; with what it wrote last.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "myria_cli.main", "serve", "--dsn", dsn, "--port", str(port)],
-        env={**os.environ, **environment(tree)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(300):
-            with contextlib.suppress(httpx.HTTPError):
-                if CLIENT.get(f"{url}/readyz", timeout=5).status_code == 200:
-                    break
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "myria_cli.main", "serve", "--dsn", dsn, "--port", str(port)],
+            env={**os.environ, **environment(tree)},
+            stdout=log,
+            stderr=log,
+        )
+
+        def ended(how: str) -> RuntimeError:
+            log.seek(0)
+            told = log.read().decode("utf-8", "replace")[-2000:]
+            return RuntimeError(f"a server {how} (exit status {process.returncode}): {told}")
+
+        try:
+            url = f"http://127.0.0.1:{port}"
+            for _ in range(300):
+                with contextlib.suppress(httpx.HTTPError):
+                    if CLIENT.get(f"{url}/readyz", timeout=5).status_code == 200:
+                        break
+                if process.poll() is not None:
+                    raise ended("did not start")
+                time.sleep(0.1)
+            else:
+                raise RuntimeError("a server does not become ready")
+            yield url
             if process.poll() is not None:
-                raise RuntimeError(f"a server did not start (exit status {process.returncode})")
-            time.sleep(0.1)
-        else:
-            raise RuntimeError("a server does not become ready")
-        yield url
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
+                raise ended("ended before it was asked to")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        if process.returncode:
+            raise ended("did not end well")
 
 
 def call(url: str, tool: str, arguments: Json) -> Json:
@@ -292,7 +307,7 @@ class Writer:
     def _work(self) -> None:
         number = 0
         while not self._stop.wait(0.05):
-            number += 1
+            number, url = number + 1, self.url
             event = {
                 "timestamp": "2026-04-30T08:00:00Z",
                 "channel": WRITER,
@@ -301,9 +316,9 @@ class Writer:
                 "source_event_key": f"{WRITER}:{number}",
             }
             try:
-                self.acknowledged.append(call(self.url, "myria_append_event", event)["event_id"])
+                self.acknowledged.append(call(url, "myria_append_event", event)["event_id"])
             except (httpx.HTTPError, RuntimeError) as problem:
-                self.failed.append(repr(problem))
+                self.failed.append(f"event {number} to {url}: {problem!r}")
 
 
 if __name__ == "__main__":
