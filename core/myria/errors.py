@@ -269,6 +269,10 @@ class AgentExists(ConflictError, code="agent_exists"):
     """An agent with this name is registered already."""
 
 
+class KeyNameTaken(ConflictError, code="key_name_taken"):
+    """A key of this tenant that has not ended has this name. Take another name, or rotate or revoke that key."""
+
+
 class IdempotencyKeyReused(ConflictError, code="idempotency_key_reused"):
     """The key was used for another request."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 
 import asyncpg
@@ -18,6 +19,7 @@ from myria.errors import (
     InvalidArgument,
     InvalidParticipants,
     InvalidText,
+    KeyNameTaken,
     KeyNotFound,
     MyriaError,
     TenantExists,
@@ -233,6 +235,29 @@ async def test_a_key_of_ones_own_is_made_once(store: AccessStore, cache: KeyCach
         await store.ensure_key(new, forged)
 
 
+async def test_no_two_living_keys_have_one_name(store: AccessStore, cache: KeyCache) -> None:
+    """Other tenants' do not count, nor those that ended; a key that replaces one, or was given, may keep the name."""
+    new = NewKey(name="caf\u00e9", tenant="default", own=("ada",))
+    first, _ = await store.create_key(new)
+    for name in ("caf\u00e9", " cafe\u0301 "):
+        with pytest.raises(KeyNameTaken) as caught:
+            await store.create_key(replace(new, name=name))
+        assert caught.value.details == {"field": "name", "key_id": first.key_id}
+    await store.create_key(replace(new, name="Caf\u00e9"))
+    await store.create_key(replace(new, tenant="other"))
+    second, rotated = await store.rotate_key(first.key_id, overlap_s=0)
+    assert rotated["name"] == new.name
+    with pytest.raises(KeyNameTaken):
+        await store.create_key(new)
+    await store.ensure_key(new, given := make_key())
+    for key_id in (second.key_id, given.key_id):
+        await store.revoke_key(key_id)
+    await store.create_key(new)
+    attempts = (store.create_key(replace(new, name="at once")) for _ in range(4))
+    outcomes = await asyncio.gather(*attempts, return_exceptions=True)
+    assert sorted(isinstance(outcome, KeyNameTaken) for outcome in outcomes) == [False, True, True, True]
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -247,6 +272,10 @@ async def test_a_key_of_ones_own_is_made_once(store: AccessStore, cache: KeyCach
         ({"expires_s": 0.0}, "expires"),
         ({"expires_s": float("nan")}, "expires"),
         ({"tenant": "../etc"}, "tenant"),
+        ({"name": "ad\u202ea"}, "name"),
+        ({"name": "ada\u200b"}, "name"),
+        ({"name": "a\x1b[2Jb"}, "name"),
+        ({"name": "a\nb"}, "name"),
     ],
 )
 async def test_what_cannot_be_a_key_is_refused_by_field(
@@ -347,7 +376,7 @@ async def test_a_flood_of_unknown_keys_costs_few_looks_and_pushes_no_good_key_ou
     monkeypatch.setattr("myria.access.key_cache.MAX_KNOWN", 50)
     new = NewKey(name="k", tenant="default", own=("ada",))
     known, _ = await store.create_key(new)
-    unknown, _ = await store.create_key(new)
+    unknown, _ = await store.create_key(replace(new, name="unknown"))
     await cache.principal(known.text)
     guesses = [make_key().text for _ in range(400)]
     before = cache.looks

@@ -114,6 +114,9 @@ REFUSED = (
     ({"own": "user:7\0"}, "invalid_participants"),
     ({"name": "\0"}, "invalid_text"),
     ({"name": " "}, "invalid_argument"),
+    ({"name": "ro\u202ebot"}, "invalid_text"),
+    ({"name": "ro\x1bbot"}, "invalid_text"),
+    ({"name": " k"}, "key_name_taken"),
     ({"name": "x" * 101}, "invalid_argument"),
     ({"lifetime": "2 years"}, "invalid_argument"),
     ({"role_read": "", "own": ""}, "invalid_argument"),
@@ -129,6 +132,9 @@ async def test_a_key_beyond_its_maker_is_refused(served: Served, browser: Browse
         refused = await browser.submit(form, "/console/keys/new", filled(**changes))
         assert 400 <= refused.status_code < 500
         assert f"Code: {code}" in text_of(refused.text), changes
+    assert "Name is that of a key that has not ended" in text_of(
+        (await browser.submit(form, "/console/keys/new", filled(name="k"))).text
+    )
     assert len(await store.keys("default")) == 1
 
 
@@ -229,6 +235,22 @@ async def test_replacing_shows_the_new_key_and_ends_the_old_one_later(
     await make_text(store, "user:7", roles=("read",), faces=("core", "turns"))
     assert "Your key lacks the API turns" in text_of((await browser.get("/console/keys")).text)
     assert "Your own key lacks agent, turns, rest" in text_of((await browser.get("/console/keys/new")).text)
+
+
+async def test_a_key_with_an_unsightly_name_is_listed_and_replaced_and_revoked(
+    served: Served, browser: Browser, store: AccessStore, database: Database
+) -> None:
+    """Names that are refused by now may have been taken before."""
+    await browser.sign_in(await make_text(store, **ADMIN))
+    key_id = (await make_text(store, "user:7", roles=("read",), faces=("core",))).split("_")[1]
+    connection = await asyncpg.connect(database.superuser_dsn)
+    await connection.execute("UPDATE myria.keys SET name = $1 WHERE key_id = $2", "ro\u202ebot\n", key_id)
+    await connection.close()
+    assert key_id in (await browser.get("/console/keys")).text
+    for act in ("rotate", "revoke"):
+        path = f"/console/keys/{key_id}/{act}"
+        assert (await browser.submit(await browser.get(path), path, {"overlap": "in a day"})).status_code == 200
+    assert (await store.key(key_id))["state"] == "revoked"
 
 
 async def test_an_administrator_may_replace_and_revoke_its_own_key(
@@ -418,9 +440,9 @@ async def test_no_key_asks_as_its_maker_may_not(store: AccessStore, serving_role
     patterns = ("a*", "*a", "a*a", "*", "ab", "b*", "aba*ba")
     keys = TenantKeys(serving_role)
     made = refused = 0
-    for _ in range(25):
+    for number in range(25):
         maker = NewKey(
-            name="maker",
+            name=f"maker {number}",
             tenant="default",
             roles=("read", "admin"),
             faces=("core", "admin"),
@@ -432,7 +454,7 @@ async def test_no_key_asks_as_its_maker_may_not(store: AccessStore, serving_role
         proof = proof_of((await store.create_key(maker))[0])
         for _ in range(12):
             new = NewKey(
-                name="made",
+                name=f"made {made}",
                 tenant="default",
                 roles=("read",),
                 faces=("core",),
@@ -462,7 +484,8 @@ async def test_a_key_ends_no_later_than_its_maker(store: AccessStore, serving_ro
     new = NewKey(name="new", tenant="default", roles=("read",), faces=("core",), own=("user:7",), expires_s=86_400)
     for lifetime_s in (86_400, None):
         made = make_key()
-        await keys.create_key(proof, replace(new, expires_s=lifetime_s), made, reason="", address=None)
+        new = replace(new, name=f"new {lifetime_s}", expires_s=lifetime_s)
+        await keys.create_key(proof, new, made, reason="", address=None)
         key = await store.key(made.key_id)
         assert (key["expires_at"], key["requests_per_s"], key["channels"]) == (maker["expires_at"], 5, ["mail"])
     faster = await make_text(store, "user:7", roles=("read",), faces=("core",), channels=("mail",))

@@ -359,7 +359,7 @@ async def make_credentials(database: Database) -> list[Credential]:
             )
             for own, patterns, roles, faces in kinds:
                 new = NewKey(
-                    name="k",
+                    name=" ".join((*own, *roles)),
                     tenant=tenant,
                     own=own,
                     may_ask=patterns,

@@ -153,7 +153,7 @@ class Keys:
         """Return a new key; of ada and bot, with every role and face, where nothing else is said."""
         chosen = {"name": "k", "tenant": "default", "roles": ROLES, "faces": tuple(PATH_OF), **more}
         chosen["own"] = own or chosen.get("own", ("ada", "bot"))
-        made, _ = await self.store.create_key(NewKey(**chosen))
+        made, _ = await self.store.create_key(NewKey(**chosen), make_key())
         return made.text
 
     async def nothing(self) -> Headers:

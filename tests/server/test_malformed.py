@@ -89,7 +89,7 @@ async def texts(database: Database) -> list[str | None]:
         await store.ensure_tenant("default")
         keys = []
         for roles in (("append", "read"), ROLES):
-            new = NewKey(name="k", tenant="default", own=("ada",), roles=roles, faces=tuple(PATH_OF))
+            new = NewKey(name=" ".join(roles), tenant="default", own=("ada",), roles=roles, faces=tuple(PATH_OF))
             keys.append((await store.create_key(new))[0].text)
     return [None, "myr_aaaaaaaaaaaa_" + "a" * 32, *keys, *keys]
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from myria.access import secrets
 from myria.access.store import AccessStore, NewKey
 from myria.db.database import Database as Pool
 from tests.support.postgres import Database
@@ -22,7 +23,7 @@ async def access_store(database: Database, *tenants: str) -> AsyncIterator[Acces
 
 
 async def make_key(store: AccessStore, *own: str, **more: Any) -> str:
-    """Make a key that asks as `own`, and return its text; `more` are fields of `NewKey`."""
+    """Make a key that asks as `own`, and return its text; `more` are fields of `NewKey`. Several may have one name."""
     new = NewKey(**{"name": "k", "tenant": "default", "own": own, **more})
-    made, _ = await store.create_key(new)
+    made, _ = await store.create_key(new, secrets.make_key())
     return made.text

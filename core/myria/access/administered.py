@@ -25,6 +25,7 @@ from myria.errors import (
     FaceNotAllowed,
     GrantNotFound,
     InvalidArgument,
+    KeyNameTaken,
     KeyNotFound,
     MyriaError,
     ParticipantsNotAllowed,
@@ -94,7 +95,9 @@ class TenantKeys:
         """Make a key; its text can be read nowhere later.
 
         Raises:
-            InvalidArgument, InvalidParticipants: a field of the key is not allowed, or a key has its id already.
+            InvalidArgument, InvalidText, InvalidParticipants: a field of the key is not allowed, or a key has its id
+                already.
+            KeyNameTaken: a key that has not ended has its name.
             RoleRequired, FaceNotAllowed, ParticipantsNotAllowed: it may more than the administrator's own.
             QuotaExceeded: the tenant has as many keys as it may.
         """
@@ -205,6 +208,11 @@ def _refusal(outcome: str, key_id: str) -> MyriaError:
         case "exists":
             return InvalidArgument(
                 "This form has made its key already. It was shown then; if nobody saw it, revoke it and make another."
+            )
+        case "named":
+            return KeyNameTaken(
+                "name is that of a key that has not ended; give this one another name, or replace or revoke the other",
+                field="name",
             )
         case "many":
             message = f"This tenant has {MOST_KEYS} keys, as many as its administrators may make. Revoke some first."

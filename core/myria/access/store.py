@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
+from unicodedata import category, normalize
 
 import asyncpg
 
@@ -29,7 +30,17 @@ from myria.access.tenants import checked_tenant
 from myria.db.clock import rfc3339_of
 from myria.db.database import ALL_TENANTS, Connection, Database
 from myria.db.queries import sql
-from myria.errors import GrantNotFound, InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
+from myria.errors import (
+    GrantNotFound,
+    InvalidArgument,
+    InvalidText,
+    KeyNameTaken,
+    KeyNotFound,
+    TenantDeleting,
+    TenantExists,
+    TenantNotFound,
+)
+from myria.log.fields import check_name
 from myria.log.jsontext import check_storable
 from myria.log.scopes import canonical_participants
 from myria.settings.database import KINDS, Kind
@@ -71,9 +82,9 @@ class NewKey:
         """Validate all fields, and return a copy with each in canonical form.
 
         Raises:
-            InvalidArgument, InvalidParticipants: a field's value is not allowed; the error names the field.
+            InvalidArgument, InvalidText, InvalidParticipants: a value is not allowed; the error names the field.
         """
-        _check_text(self.name, "name", MAX_NAME)
+        name = _checked_name(self.name)
         if self.description is not None:
             _check_text(self.description, "description", MAX_DESCRIPTION)
         roles = _checked_choice(self.roles, ROLES, "role")
@@ -91,6 +102,7 @@ class NewKey:
             raise InvalidArgument("a key must expire within a hundred years, and not at once", field="expires")
         return replace(
             self,
+            name=name,
             tenant=checked_tenant(self.tenant),
             roles=roles,
             faces=faces,
@@ -208,11 +220,23 @@ class AccessStore:
         """Make a key; return its text, which cannot be read again later, and what it may do.
 
         Args:
-            made: the key's id and text; None to make random ones.
+            made: the key's id and text; None to make random ones. A given one may have the name of a living key:
+                that is how somebody replaces the key of a Secret.
+
+        Raises:
+            KeyNameTaken: a key that has not ended has this name.
         """
-        new, made = new.checked(), made or make_key()
+        new, is_given, made = new.checked(), made is not None, made or make_key()
         allowed = {"name": new.name, "roles": new.roles, "faces": new.faces, "as": new.own, "may_ask": new.may_ask}
         async with self._database.write(new.tenant) as connection:
+            taken = None if is_given else await connection.fetchval(sql("access.key_named"), new.tenant, new.name)
+            if taken is not None:
+                raise KeyNameTaken(
+                    f"name is that of the key {taken}, which has not ended; give this one another name, or rotate or "
+                    "revoke the other",
+                    field="name",
+                    key_id=taken,
+                )
             try:
                 await connection.execute(
                     sql("access.create_key"),
@@ -399,6 +423,15 @@ def _check_text(text: str, field: str, limit: int) -> None:
     check_storable(text, field)
     if not 1 <= len(text.strip()) <= limit:
         raise InvalidArgument(f"{field} must have 1..{limit} characters", field=field, limit=limit)
+
+
+def _checked_name(name: str) -> str:
+    """Validate a key's name as names of participants are, and return it normalised (NFC) and trimmed."""
+    _check_text(name, "name", MAX_NAME)
+    canonical = check_name(normalize("NFC", name).strip(), "name", MAX_NAME)
+    if any(category(character) == "Cc" for character in canonical):
+        raise InvalidText("name holds a control character; remove it", field="name")
+    return canonical
 
 
 def _checked_choice(choices: Sequence[Any], allowed: Sequence[Any], name: str, *, least: int = 1) -> tuple[Any, ...]:

@@ -121,6 +121,20 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION myria.key_names_for IS 'What some keys of an administrator''s tenant are called, those that have ended too.';
 
+-- Journals and lists show keys by their names, so no two that are alive have one, but a key and those that replace it. Whoever
+-- makes a key asks this first, in the same transaction; others wait for its end.
+CREATE OR REPLACE FUNCTION myria.living_key_named(owner text, wanted text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('myria.keys ' || owner, 0));
+    RETURN (SELECT k.key_id FROM myria.keys k
+            WHERE k.tenant_id = owner AND k.name = wanted AND k.revoked_at IS NULL
+              AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+            ORDER BY k.created_at DESC, k.key_id DESC LIMIT 1);
+END $$;
+COMMENT ON FUNCTION myria.living_key_named IS 'The id of the newest key of a tenant that has this name and has not ended, or NULL; none is made until the transaction has ended.';
+
 CREATE OR REPLACE FUNCTION myria.create_key_for(shown_key text, shown_digest bytea, new_id text, new_digest bytea, new_name text,
     new_roles text[], new_faces text[], new_own text[], new_may_ask text[], expires_s double precision, why text, caller text,
     most integer) RETURNS text
@@ -130,6 +144,7 @@ DECLARE
     maker CONSTANT myria.keys := (SELECT a FROM myria.administrator(shown_key, shown_digest) AS a);
     made myria.keys := maker;
     surplus text;
+    is_taken boolean;
 BEGIN
     -- What is not asked for is as the maker's: channels, limits, and the format of texts.
     made.key_id := new_id;
@@ -148,9 +163,13 @@ BEGIN
     IF surplus IS NOT NULL THEN
         RETURN surplus;
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended('myria.keys ' || maker.tenant_id, 0));
+    is_taken := myria.living_key_named(maker.tenant_id, new_name) IS NOT NULL;
+    -- First: a form that is sent again is told that it made its key, not that the key's name is taken.
     IF EXISTS (SELECT FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.key_id = new_id) THEN
         RETURN 'exists';
+    END IF;
+    IF is_taken THEN
+        RETURN 'named';
     END IF;
     IF (SELECT count(*) FROM myria.keys k WHERE k.tenant_id = maker.tenant_id AND k.revoked_at IS NULL
             AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) >= most THEN
@@ -164,7 +183,7 @@ BEGIN
         'roles', new_roles, 'faces', new_faces, 'as', new_own, 'may_ask', new_may_ask), why, caller);
     RETURN 'made';
 END $$;
-COMMENT ON FUNCTION myria.create_key_for IS 'Makes a key that may no more than its administrator''s, and ends no later: made; exists, where the id was used; many; or what it would be beyond.';
+COMMENT ON FUNCTION myria.create_key_for IS 'Makes a key that may no more than its administrator''s, and ends no later: made; exists, where the id was used; named, where a living key has its name; many; or what it would be beyond.';
 
 CREATE OR REPLACE FUNCTION myria.rotate_key_for(shown_key text, shown_digest bytea, wanted text, new_id text, new_digest bytea,
     overlap_s double precision, why text, caller text) RETURNS text

@@ -128,6 +128,9 @@ SELECT name FROM myria.remains_of_tenant($1) AS name;
 -- name: forget_tenant
 SELECT myria.forget_tenant($1);
 
+-- name: key_named
+SELECT myria.living_key_named($1, $2);
+
 -- name: create_key
 INSERT INTO myria.keys (tenant_id, key_id, name, description, digest, roles, faces, own_participants, may_ask, channels,
     requests_per_s, concurrency, text_format, created_by, expires_at)
