@@ -313,7 +313,7 @@ class CredentialMissing(AccessError, code="credential_missing", http_status=401)
 
 
 class CredentialInvalid(AccessError, code="credential_invalid", http_status=401):
-    """The credential is malformed, unknown, expired or revoked."""
+    """The credential is malformed, unknown, expired, replaced or revoked."""
 
 
 class RoleRequired(AccessError, code="role_required"):

@@ -174,7 +174,7 @@ async def test_rotation_has_an_overlap(store: AccessStore, cache: KeyCache, cloc
     assert (await store.key(old.key_id))["expires_at"] is not None
     again, _ = await store.rotate_key(new.key_id, overlap_s=0)
     clock.at += 1.5
-    assert (await refused(cache, new.text)).details == {"reason": "expired"}
+    assert (await refused(cache, new.text)).details == {"reason": "replaced"}
     assert (await cache.principal(again.text)).own == after.own
     with pytest.raises(KeyNotFound, match="has ended"):
         await store.rotate_key(new.key_id, overlap_s=0)

@@ -224,6 +224,19 @@ async def test_replacing_shows_the_new_key_and_ends_the_old_one_later(
         assert again.status_code == 400
         assert not KEY.findall(again.text)
     assert len(await store.keys("default")) == 3
+    await browser.submit(await browser.get(path.replace("rotate", "revoke")), path.replace("rotate", "revoke"))
+    gone, late = await make_text(store, "user:7"), await make_text(store, "user:7", expires_s=0.001)
+    await store.rotate_key(gone.split("_")[1], overlap_s=0)
+    other = another(served)
+    forged = gone[:-32] + "a" * 32
+    for key, why in (
+        (text, "this key was revoked"),
+        (gone, "this key was replaced; ask for the one that replaces it"),
+        (late, "this key has expired"),
+        (forged, "this key is not known, or is not whole"),
+    ):
+        assert why in text_of((await other.sign_in(key)).text)
+    await other.client.aclose()
     stronger = await make_text(store, "user:7", roles=("read", "erase"), faces=("core",))
     path = f"/console/keys/{stronger.split('_')[1]}/rotate"
     refused = await browser.submit(await browser.get(path), path, {"overlap": "at once"})

@@ -61,6 +61,7 @@ class _Known:
     epoch: int
     answer: Principal | SealedToken | MyriaError
     expires_at: float | None = None
+    was_replaced: bool = False
 
 
 class KeyCache:
@@ -104,7 +105,7 @@ class KeyCache:
         """Return the principal of a key.
 
         Raises:
-            CredentialInvalid: it is malformed, unknown, expired or revoked.
+            CredentialInvalid: it is malformed, unknown, expired, replaced or revoked.
             TenantSuspended: its tenant is suspended.
             DatabaseUnavailable: the key cannot be checked now.
             Overloaded: too many unknown keys wait to be looked at.
@@ -242,6 +243,8 @@ class KeyCache:
         if isinstance(entry.answer, MyriaError):
             raise entry.answer.with_traceback(None)  # else the kept error would grow by a frame with each request
         if entry.expires_at is not None and self._now() >= entry.expires_at:
+            if entry.was_replaced:
+                raise CredentialInvalid("this key was replaced; ask for the one that replaces it", reason="replaced")
             raise CredentialInvalid("this key has expired; make a new one", reason="expired")
         if isinstance(entry.answer, Principal) and entry.answer.credential is not None:
             self._used_keys[entry.answer.tenant].add(entry.answer.credential)
@@ -276,7 +279,7 @@ class KeyCache:
             text_format=row["text_format"],
             proof=Proof(tenant=row["tenant_id"], key_id=made.key_id, digest=made.digest),
         )
-        return _Known(epoch, principal, None if expires_at is None else expires_at.timestamp())
+        return _Known(epoch, principal, None if expires_at is None else expires_at.timestamp(), row["was_replaced"])
 
     async def _read_epoch(self) -> None:
         """Read the epoch; concurrent callers share one statement."""

@@ -30,6 +30,21 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION myria.find_key IS 'The key with this id and this digest of its secret, whatever its tenant; no row without both.';
 
+CREATE OR REPLACE FUNCTION myria.was_replaced(wanted text, secret_digest bytea) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named CONSTANT text := myria.name_tenant('*');
+    is_replaced boolean;
+BEGIN
+    is_replaced := EXISTS (
+        SELECT FROM myria.keys k JOIN myria.keys n ON n.tenant_id = k.tenant_id AND n.replaces_key_id = k.key_id
+        WHERE k.key_id = wanted AND k.digest = secret_digest);
+    PERFORM myria.name_tenant(named);
+    RETURN is_replaced;
+END $$;
+COMMENT ON FUNCTION myria.was_replaced IS 'Whether another key replaces the one with this id and this digest of its secret; false without both.';
+
 CREATE OR REPLACE FUNCTION myria.find_token(shown bytea)
 RETURNS TABLE (
     tenant_id text, key_id text, name text, roles text[], faces text[], own_participants text[], may_ask text[],

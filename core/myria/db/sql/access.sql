@@ -5,8 +5,9 @@ SELECT epoch FROM myria.access_epoch;
 -- name: find_keys
 -- The keys with these ids and digests of their secrets, in the order asked for, and the epoch before they were read.
 -- An empty id means an access token or a session of the console: what it stands for, in the form of a key, or the sealed
--- token of an issuer that the session keeps.
-SELECT e.epoch, k.*, c.*
+-- token of an issuer that the session keeps. Only a key that ends some time may have been replaced.
+SELECT e.epoch, k.*, c.*,
+       CASE WHEN k.expires_at IS NULL THEN false ELSE myria.was_replaced(wanted.key_id, wanted.digest) END AS was_replaced
 FROM myria.access_epoch e
 CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, digest, place)
 LEFT JOIN LATERAL (
