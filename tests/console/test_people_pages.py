@@ -87,6 +87,20 @@ async def test_counts_of_people_agree_with_the_api(
                 assert int(total) - int(hidden or 0) == (count if shared == "remove" else own), (name, shared)
 
 
+async def test_somebody_of_whom_all_is_forgotten_has_pages(served: Served, browser: Browser) -> None:
+    """Where all that one sees, of several groups, is forgotten, the pages of people count nothing, and say so."""
+    sent = [
+        await served.call("append_event", event(other, text="tea", participants=["ada", other]))
+        for other in ("bob", "cy")
+    ]
+    ids = [answer.content["event_id"] for answer in sent]
+    await served.call("withdraw_events", {"event_ids": ids, "participants": ["ada"]})
+    for path, fields in (("/console/people", {}), ("/console/people/one", {"name": "ada"})):
+        page = await browser.get(path, **{"as": "ada"}, **fields)
+        assert page.status_code == 200, path
+        assert "bob" not in text_of(page.text)
+
+
 async def test_a_person_has_one_page_of_all_that_is_remembered(
     served: Served, browser: Browser, database: Database
 ) -> None:

@@ -121,7 +121,7 @@ class Overview:
             lasts = np.full(size, _EARLIEST)
             # Events stand scope after scope in order of time, so each scope's first and last ones are at its ends.
             begins = np.flatnonzero(np.diff(self._scopes, prepend=-1))
-            ends = np.append(begins[1:], len(self._scopes)) - 1
+            ends = np.flatnonzero(np.diff(self._scopes, append=-1))
             firsts[self._scopes[begins]] = self._times[begins]
             lasts[self._scopes[begins]] = self._times[ends]
             self._each = (np.bincount(self._scopes, minlength=size), firsts, lasts)
