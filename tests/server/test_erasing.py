@@ -130,7 +130,6 @@ async def test_the_tool_begins_and_the_control_plane_carries_out(
         ("preview_erasure", "ok", actor),
         ("erase.start", "ok", actor),
         ("erase", "ok", actor),
-        ("erase", "ok", actor),
         ("erase.start", "event_not_found", actor),
         ("erase", "event_not_found", actor),
         ("get_erasure_receipt", "erasure_not_found", actor),

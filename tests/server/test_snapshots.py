@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
 
+from myria.access import journal
+from myria.db.database import Database as Pool
 from myria.memory import Memory
 from myria.settings import Settings
 from tests.server.test_tools import fits
@@ -103,6 +106,33 @@ async def test_a_held_snapshot_is_given_up_over_mcp(served: Served, database: Da
     assert (await served.call("publish_snapshot", {"snapshot_id": held})).content["error"][
         "code"
     ] == "snapshot_not_held"
+
+
+async def test_an_act_that_is_sent_again_is_in_the_audit_once(served: Served, database: Database) -> None:
+    """Also if both calls come at once, as those of a double click do."""
+
+    async def twice(tool: str, **arguments: str) -> dict[str, Any]:
+        first, second = await asyncio.gather(served.call(tool, arguments), served.call(tool, arguments))
+        assert not first.is_error
+        assert not second.is_error
+        return first.content
+
+    async def held() -> str:
+        await build_now(database.builder_dsn, hold=True)
+        return str((await served.call("get_snapshot_status", {})).content["held_snapshot_id"])
+
+    await served.call("append_events", conversation())
+    await build_now(database.builder_dsn)
+    first = (await served.call("get_active_snapshot", {})).content["snapshot"]["snapshot_id"]
+    await served.call("append_events", conversation(1))
+    await twice("publish_snapshot", snapshot_id=await held())
+    await twice("rollback", to=first)
+    await twice("discard_snapshot", snapshot_id=await held())
+    asked = (await twice("trigger_build", idempotency_key="a"))["request_id"]
+    await twice("abort_build", build_id=asked)
+    async with Pool(database.operator_dsn) as pool:
+        acts = [entry["action"] for entry in await journal.entries(pool, "default", 50) if entry["kind"] == "act"]
+    assert sorted(acts) == ["abort_build", "discard_snapshot", "publish_snapshot", "rollback", "trigger_build"]
 
 
 async def test_a_build_is_given_up_over_mcp(served: Served, database: Database) -> None:

@@ -168,8 +168,11 @@ class Journal:
     async def command(self, act: Act, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Write an administrative command that was carried out or refused; its arguments name its target and reason.
 
-        A decision about several notes is an act for each that it changed, or that was refused.
+        A decision about several notes is an act for each that it changed, or that was refused. A rollback to what is
+        active already changed nothing, and is none.
         """
+        if act.action == "rollback" and answer.get("snapshot_id", "") == answer.get("previous_snapshot_id"):
+            return
         # Of a refused command the reason was not checked: PostgreSQL might not even take it.
         reason = arguments.get("reason") if act.outcome == "ok" else None
         details = {"reason": reason} if reason else {}

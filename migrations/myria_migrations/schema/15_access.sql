@@ -66,6 +66,10 @@ COMMENT ON TABLE myria.access_log IS 'Administrative acts, and refused attempts;
 COMMENT ON COLUMN myria.access_log.tenant_id IS '`-`, which no tenant can be called, where a refused attempt has no tenant.';
 COMMENT ON COLUMN myria.access_log.times IS 'Equal attempts of about a second are one row.';
 CREATE INDEX access_log_by_time ON myria.access_log (at);
+-- Of what can be done to a thing once, whoever sends it again (a double click, a retry) does nothing.
+CREATE UNIQUE INDEX access_log_once ON myria.access_log (tenant_id, action, target)
+    WHERE kind = 'act' AND outcome = 'ok'
+      AND action IN ('trigger_build', 'abort_build', 'publish_snapshot', 'discard_snapshot', 'erase');
 
 CREATE TABLE myria.call_log (
     tenant_id  text COLLATE "C" NOT NULL,

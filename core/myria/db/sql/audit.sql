@@ -1,6 +1,8 @@
 -- name: write_act
+-- Once, where the act can be done once (access_log_once).
 INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, details, address)
-VALUES ($1, 'act', $2, $3, $4, $5, $6, $7::jsonb, $8);
+VALUES ($1, 'act', $2, $3, $4, $5, $6, $7::jsonb, $8)
+ON CONFLICT DO NOTHING;
 
 -- name: write_refusals
 -- What was noted beside requests: no request's commit should wait until this one is on the disk. (A crash of PostgreSQL
