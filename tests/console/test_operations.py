@@ -234,6 +234,9 @@ class TestAudit:
         assert [entry["target"] for entry in await exported(actor="eve")] == ["snap_1"]
         assert [entry["target"] for entry in await exported(q="snap_5000", actor="ada")] == ["snap_5000"]
         assert [entry["target"] for entry in await exported(q="kestrel is")] == ["snap_5001"]
+        for told in ({"q": "Tried to roll back"}, {"action": "roll back"}):
+            found = await exported(**told, until="2026-01-01T00:10")
+            assert [entry["target"] for entry in found] == ["snap_8", "snap_6", "snap_4", "snap_2"]
         assert not await exported(until="2020-01-01T00:00")
         page = text_of(await _page(admin, "audit", action="rollback", outcome="stale_parent"))
         assert "snap_10100" in page

@@ -269,13 +269,16 @@ async def entries(database: Database, tenant: str | None, limit: int) -> list[Js
 class Sought:
     """Which entries of the journal are sought: an empty text, and None, mean any.
 
-    `text` stands anywhere in an entry, `actor` in its actor, both also in the names of keys and in any case; `action`
-    and `outcome` are whole. `since` is the first moment, `until` the first that is too late.
+    `text` stands anywhere in an entry, `actor` in its actor, both also in the names of keys and in any case; `outcome`
+    is whole. `text_actions` are found for the text too, as a page shows them in words that hold it. An action is its
+    name; or, of a decision, `decide_notes.approve`; or the tool that an API refused. `since` is the first moment,
+    `until` the first that is too late.
     """
 
     text: str = ""
+    text_actions: tuple[str, ...] = ()
     actor: str = ""
-    action: str = ""
+    actions: tuple[str, ...] = ()
     outcome: str = ""
     since: datetime | None = None
     until: datetime | None = None
@@ -295,7 +298,15 @@ async def entries_for(
     Raises:
         CredentialInvalid: the proof is not, or no longer, an administrator's.
     """
-    wanted = (sought.text, sought.actor, sought.action, sought.outcome, sought.since, sought.until)
+    wanted = (
+        sought.text,
+        sought.text_actions,
+        sought.actor,
+        sought.actions,
+        sought.outcome,
+        sought.since,
+        sought.until,
+    )
     async with database.read(proof.tenant) as connection:
         rows = await connection.fetch(
             sql("audit.for_administrator"), proof.key_id, proof.digest, *wanted, before, limit

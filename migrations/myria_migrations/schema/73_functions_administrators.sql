@@ -300,7 +300,7 @@ COMMENT ON FUNCTION myria.end_grant_for IS 'Ends a grant of an administrator''s 
 -- A call looks at 10,000 entries before an entry, and says in each row how far it came if there may be more; where none of
 -- them is sought, one row without an entry says so. An attempt may be written a little after it was made.
 CREATE OR REPLACE FUNCTION myria.audit_for(
-    wanted_key text, secret_digest bytea, sought text, by_actor text, of_action text, with_outcome text,
+    wanted_key text, secret_digest bytea, sought text, sought_as text[], by_actor text, of_actions text[], with_outcome text,
     since timestamptz, until timestamptz, before bigint, most integer
 )
 RETURNS TABLE (
@@ -337,9 +337,10 @@ BEGIN
                 ON target.tenant_id = l.tenant_id AND target.key_id = l.target AND starts_with(l.action, 'key.')
             WHERE (sought = ''
                    OR strpos(lower(concat_ws(' ', l.kind, l.actor, doer.name, l.action, l.target, target.name, l.outcome,
-                                             l.address, l.details)), lower(sought)) > 0)
+                                             l.address, l.details)), lower(sought)) > 0
+                   OR sought_as && ARRAY[l.action, l.action || '.' || (l.details->>'decision'), l.target])
               AND (by_actor = '' OR strpos(lower(concat_ws(' ', l.actor, doer.name)), lower(by_actor)) > 0)
-              AND (of_action = '' OR l.action = of_action)
+              AND (of_actions = '{}' OR of_actions && ARRAY[l.action, l.action || '.' || (l.details->>'decision'), l.target])
               AND (with_outcome = '' OR l.outcome = with_outcome)
               AND (since IS NULL OR l.at >= since) AND (until IS NULL OR l.at < until)
             ORDER BY l.entry_id DESC

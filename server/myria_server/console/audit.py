@@ -60,6 +60,12 @@ _DID: Mapping[str, str] = {
 
 _TITLES: Mapping[str, str] = {tool.name: tool.title for tool in TOOLS}
 
+_WORDS: Mapping[str, str] = {
+    **{name: f"asked to {title}\ntried to {title}".lower() for name, title in _TITLES.items()},
+    **_DID,
+}
+"""By action, in the form of `journal.Sought`: what a person reads, in lower case."""
+
 
 async def form(desk: Desk, request: Request) -> Page:
     """Show the form with what the address holds, and no entries."""
@@ -144,12 +150,25 @@ def _sought(request: Request) -> journal.Sought:
     texts = {name: text_of(request.query_params.get(name))[:_LONGEST] for name in _FILTERS}
     return journal.Sought(
         text=texts["q"],
+        text_actions=_actions_told_as(texts["q"]),
         actor=texts["actor"],
-        action=texts["action"],
+        actions=_actions_of(texts["action"]),
         outcome=texts["outcome"],
         since=time_of(texts["since"], "since"),
         until=time_of(texts["until"], "until"),
     )
+
+
+def _actions_of(text: str) -> tuple[str, ...]:
+    """Return the action of this name, else those that have it in their words; none for an empty text."""
+    if not text:
+        return ()
+    return (text,) if text in _WORDS else (text, *_actions_told_as(text))
+
+
+def _actions_told_as(text: str) -> tuple[str, ...]:
+    """Return the actions of whose words a text is a part; none for an empty one."""
+    return tuple(action for action, words in _WORDS.items() if text and text.lower() in words)
 
 
 ROUTES: Routes = (

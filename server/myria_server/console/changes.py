@@ -202,7 +202,7 @@ async def _acts_between(desk: Desk, since: str | None, upto: str | None) -> list
     moves = await desk.memory.registry.moves(desk.tenant, limit=_MOVES)
     acts = [{**move, "at": move["moved_at"]} for move in moves if move["kind"] == "rollback"]
     if desk.is_admin and desk.principal.proof is not None:
-        sought = journal.Sought(action=ACTS["resume"].tool, outcome="ok")
+        sought = journal.Sought(actions=(ACTS["resume"].tool,), outcome="ok")
         found, _ = await journal.entries_for(
             desk.memory.appending, desk.principal.proof, sought, before=None, limit=_MOVES
         )

@@ -36,7 +36,7 @@ LIMIT $2;
 
 -- name: for_administrator
 -- One page of a tenant's acts and refused attempts, newest first, before an entry, of those that are sought.
-SELECT * FROM myria.audit_for($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+SELECT * FROM myria.audit_for($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
 -- name: calls
 -- Recorded calls, newest first, of one tenant or of all.
