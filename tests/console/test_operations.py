@@ -298,9 +298,23 @@ class TestAudit:
         back = text_of((await admin.get(f"/console/events/{ids[1]}")).text)
         assert back.count(who) == 2
         assert "Restored" in back
+        for source, is_linked in ((ids[2], True), ("evt_" + "0" * 32, False)):
+            sourced = {"content": f"The lamp hangs at {source}", "importance": 0.4, "source": source}
+            kept = (await cleaner("remember", "/mcp/agent", **sourced))["id"]
+            page = await admin.get(f"/console/notes/{kept}")
+            assert source in text_of(page.text)
+            assert (f'"/console/events/{source}' in page.text) == is_linked
         eve = a_browser(served)
         await eve.sign_in(await make_key(store, "eve", roles=("read", "admin"), faces=FACES))
-        assert (await eve.get(f"/console/events/{ids[0]}")).status_code == 404
+        hers = await eve.get("/console/audit")
+        for thing, path in (
+            (f"event {ids[0]}", f"/console/events/{ids[0]}"),
+            (f"note {note}", f"/console/notes/{note}"),
+        ):
+            assert f"the {thing}" in text_of(hers.text)  # without a link, as its page does not open
+            assert path not in hers.text
+            assert path in audit.text
+            assert (await eve.get(path)).status_code == 404
         assert (await eve.get(f"/console/notes/{note}")).status_code == 404
         await other.client.aclose()
         await eve.client.aclose()

@@ -372,6 +372,16 @@ class Notes:
             rows = await connection.fetch(sql("notes.current"), tenant, list(note_ids))
         return frozenset(row["note_id"] for row in rows if may_see(row["participants"]) and has_history(row, now))
 
+    async def visible(self, tenant: str, note_ids: Collection[str], *, may_see: MaySee) -> frozenset[str]:
+        """Return which of some notes the caller may see: also those that wait for a review, or are gone but not erased.
+
+        Args:
+            may_see: tells whether the caller may see what given participants see.
+        """
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("notes.current"), tenant, list(note_ids))
+        return frozenset(row["note_id"] for row in rows if may_see(row["participants"]))
+
     async def expire(self, tenant: str, note_id: str, now: int | None) -> bool:
         """Withdraw a note if it has expired, before maintenance does; return whether it was withdrawn."""
         row = await self._rows.current(tenant, note_id, anybody)

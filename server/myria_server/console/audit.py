@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from myria.access import journal
+from myria.errors import InvalidArgument, ParticipantsNotAllowed
 from myria_server.api.tools import TOOLS
 from myria_server.console.desk import Desk, Json
 from myria_server.console.fields import text_of, time_of, whole_number_of
@@ -83,6 +85,7 @@ async def overview(desk: Desk, request: Request) -> Page:
     found = {
         "entries": [entry | {"did": did(entry)} for entry in entries],
         "key_names": await desk.key_names(named),
+        "opened_as": await _opened_as(desk, entries),
         "is_filtered": sought != journal.Sought(),
         "next_before": next_before,
     }
@@ -114,6 +117,22 @@ async def _entries(
     if desk.principal.proof is None:
         return [], None
     return await journal.entries_for(desk.memory.appending, desk.principal.proof, sought, before=before, limit=limit)
+
+
+async def _opened_as(desk: Desk, entries: Sequence[Json]) -> Mapping[str, Sequence[str]]:
+    """Return, by event or note that somebody withdrew or restored, as whom to ask for its page, where that opens.
+
+    Whoever may not see it is told nothing, as by the page itself: neither what it is nor whether it is there.
+    """
+    ids = {entry["target"] for entry in entries if entry["action"].startswith("memory.") and entry["target"]}
+    notes = {one for one in ids if one.startswith("note_")}
+    opened_as = {**await desk.events_opened_as(ids - notes)} if ids > notes else {}
+    if "agent" in desk.principal.faces and notes:
+        with suppress(InvalidArgument, ParticipantsNotAllowed):  # notes are not read as this name
+            may_see = desk.note_masks.sees
+            visible = await desk.memory.notes.visible(desk.tenant, notes, may_see=may_see)
+            opened_as |= dict.fromkeys(visible, desk.names)
+    return opened_as
 
 
 def did(entry: Json) -> str:

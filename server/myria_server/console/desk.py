@@ -6,7 +6,7 @@ do not answer, a page reads from the memory by itself, under `participants` or `
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +118,13 @@ class Desk:
         if (self.names or not (principal.may_ask or principal.anyone)) and set(self.names).issubset(participants):
             return self.names
         return next(([name] for name in participants if principal.may_name(name)), None)
+
+    async def events_opened_as(self, event_ids: Collection[str]) -> Mapping[str, Sequence[str]]:
+        """Return as whom to ask for some events (`names_that_see`), by id; of those alone whose pages open so."""
+        also_gone = self.is_admin or self.may("restore_events")  # they are told what became of it
+        shared = await self.memory.withdrawals.participants(self.tenant, event_ids, also_gone=also_gone)
+        named = {event_id: self.names_that_see(participants) for event_id, participants in shared.items()}
+        return {event_id: names for event_id, names in named.items() if names is not None}
 
     @property
     def is_admin(self) -> bool:

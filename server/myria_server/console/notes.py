@@ -182,7 +182,7 @@ async def note(desk: Desk, request: Request) -> Page:
         "used_at": None if stands.used_at is None else to_rfc3339(stands.used_at),
         "versions": versions,
         "further": further,
-        "source_event": _event_named(stands.versions[0].note.source),
+        "source_as": await _source_as(desk, stands.versions[0].note.source),
         "links": [] if around is None else _links(around),
         "feedback": await _feedback(desk, note_id),
         "done": done_of(request),
@@ -346,9 +346,11 @@ def _told(value: Any) -> str:
     return str(round(value, 2) if isinstance(value, float) else value)
 
 
-def _event_named(source: str | None) -> str | None:
-    """Return the event that a note's source names; None where it names something else."""
-    return source if source is not None and source.startswith(EVENT_ID_PREFIX) and " " not in source else None
+async def _source_as(desk: Desk, source: str | None) -> Sequence[str] | None:
+    """Return as whom to ask for the event that a note's source names; None where it names none that opens."""
+    if source is None or not source.startswith(EVENT_ID_PREFIX):
+        return None
+    return (await desk.events_opened_as([source])).get(source)
 
 
 def _links(around: Neighbourhood) -> list[tuple[str, Sequence[LinkedNote]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -195,6 +195,23 @@ class Withdrawals:
                 )
                 forgotten.setdefault(one.restored_by, one)
         return list(forgotten.values())[:most]
+
+    async def participants(
+        self, tenant: str, event_ids: Collection[str], *, also_gone: bool
+    ) -> dict[str, Sequence[str]]:
+        """Return who shares each of some events, by id; of none that is erased.
+
+        Args:
+            also_gone: also of those that are withdrawn, but not replaced.
+        """
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("withdrawal.resolve"), tenant, list(event_ids))
+        there = (None, "restored", "superseded")
+        return {
+            row["event_id"]: row["participants"]
+            for row in rows
+            if not row["is_erased"] and (also_gone or row["reason"] in there)
+        }
 
     async def acts(self, tenant: str, event_id: str, *, may_see: MaySee) -> list[WithdrawalAct]:
         """Return how an event was withdrawn and restored, newest first; what replaced it is not among that.
