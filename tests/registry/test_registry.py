@@ -16,6 +16,9 @@ from myria.builds.run import run_build
 from myria.builds.snapshots import Registry
 from myria.db.database import Database as Pool
 from myria.db.queries import sql
+from myria.log.withdrawal.commands import Withdrawals
+from myria.notes.finding import anybody
+from myria.notes.folding import event_log
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.locks import somebody_waits
@@ -71,6 +74,20 @@ async def test_status_counts_what_a_build_would_take(database: Database, registr
         "degraded",
         "counts",
     }
+
+
+async def test_what_was_forgotten_meanwhile_does_not_wait(database: Database, registry: Registry) -> None:
+    """Until it is restored: a build would not take it."""
+    await snapshots(database, 1)
+    async with Pool(database.server_dsn) as pool:
+        log = event_log(pool)
+        kept = await log.append_events(TENANT, [event(90_000 + number, str(number)) for number in range(3)])
+        ids = [one.event_id for one in kept]
+        withdrawals = Withdrawals(log)
+        await withdrawals.withdraw(TENANT, ids[:2], "forgotten", may_see=anybody)
+        assert (await registry.status(TENANT))["tail_events"] == 1
+        await withdrawals.restore(TENANT, ids[:1], may_see=anybody)
+        assert (await registry.status(TENANT))["tail_events"] == 2
 
 
 async def test_rollback_gives_back_the_tail_and_pauses(database: Database, registry: Registry) -> None:

@@ -1,6 +1,14 @@
 -- name: count_tail
--- What a build would take: events past the cutoff that count. An index-only scan of exactly those.
-SELECT count(*) FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal;
+-- What a build would take: events past the cutoff that count, an index-only scan of exactly those; without those of them
+-- that are withdrawn now.
+SELECT count(*) - (
+    SELECT count(*)
+    FROM (SELECT DISTINCT ON (w.event_seq) w.event_seq, w.reason FROM myria.withdrawn w
+          WHERE w.tenant_id = $1 AND w.event_seq > $2
+          ORDER BY w.event_seq, w.by_event_seq DESC) newest
+    JOIN myria.events x ON x.tenant_id = $1 AND x.event_seq = newest.event_seq AND NOT x.internal
+    WHERE newest.reason <> 'restored')
+FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal;
 
 -- name: reaches
 -- Whether at least $3 events past a number count, withdrawals among them.
