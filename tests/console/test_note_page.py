@@ -214,11 +214,14 @@ async def test_a_note_is_corrected_after_a_look(served: Served, browser: Browser
 
 
 async def test_an_earlier_version_is_put_back_after_a_look(served: Served, browser: Browser) -> None:
-    """Its link leads to the form with what that version said."""
+    """Its link leads to the form with what that version said; a version that is not kept is not named as its words."""
     note_id = await _remember(served, "The kiln opens on Friday", topic="opening")
     for day, topic in (("Monday", "kiln"), ("Sunday", "kiln")):
         await _tool(served, "amend", id=note_id, content=f"The kiln opens on {day}", topic=topic)
     form = await browser.get(await _link(browser, f"/console/notes/{note_id}", "/correct?from=1"))
+    assert "The form begins with version 1." in text_of(form.text)
+    lost = await browser.get(f"/console/notes/{note_id}/correct", **{"from": "9"})
+    assert "begins with version" not in text_of(lost.text)
     preview = await browser.submit(form, f"/console/notes/{note_id}/correct")
     assert "<del>Sunday</del><ins>Friday</ins>" in preview.text
     assert "Subject: kiln → opening" in text_of(preview.text)

@@ -68,6 +68,8 @@ class _Note:
     stands: NoteStanding
     now: Json
     begins: Mapping[str, str]
+    from_version: int | None
+    """The earlier version with which the form begins; None where it begins with what the note says now."""
 
     @property
     def version(self) -> NoteVersion:
@@ -89,12 +91,13 @@ async def _noted(desk: Desk, request: Request) -> _Note:
     may_see = desk.note_masks.sees
     stands = await standing(desk.memory.database, desk.tenant, note_id, may_see=may_see)
     named = whole_number_of(request.query_params.get("from"))
-    earlier = next((one for one in stands.versions if one.version == named), stands.versions[0])
+    earlier = next((one for one in stands.versions if one.version == named), None)
     return _Note(
         note_id=note_id,
         stands=stands,
         now=_shown(note_id, stands.versions[0]),
-        begins=_typed(_shown(note_id, earlier)),
+        begins=_typed(_shown(note_id, earlier or stands.versions[0])),
+        from_version=earlier.version if earlier else None,
     )
 
 
@@ -159,7 +162,7 @@ def _form(desk: Desk, noted: _Note, request: Request, sent: Mapping[str, str] | 
     return "note_correct.html", {
         "note": noted.now,
         "begins": noted.begins,
-        "from_version": whole_number_of(request.query_params.get("from")) or None,
+        "from_version": noted.from_version,
         "kinds": list(dict.fromkeys((noted.now["type"], *KINDS))),
         "has_session": noted.version.note.session_id is not None,
         **_bounds(desk),
@@ -225,7 +228,7 @@ async def correct(desk: Desk, request: Request, form: Mapping[str, str]) -> str 
         ],
         "is_held": answer.get("held", False),
         "redacted": answer.get("redacted") or {},
-        "from_version": whole_number_of(request.query_params.get("from")) or None,
+        "from_version": noted.from_version,
         "hidden": {**sent, "reason": form.get("reason", ""), "version": noted.version.version},
     }
 
