@@ -267,7 +267,7 @@ _ARGUMENTS_AS_TEXT = json.dumps(_ARGUMENTS)
 
 
 async def test_a_call_of_a_tool_and_its_result_lead_to_each_other(served: Served, browser: Browser) -> None:
-    """Each names the tool, its arguments and what it gave, in the shapes of OpenAI and Anthropic and of turns."""
+    """Each names the tool, its arguments and what it gave, in shapes of OpenAI, Anthropic, turns and events."""
     function = {"name": "get_weather", "arguments": _ARGUMENTS_AS_TEXT}
     item = {"type": "function_call", "call_id": "c", "metadata": {"name": "get_weather"}, "content": [{}]}
     shapes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -287,10 +287,20 @@ async def test_a_call_of_a_tool_and_its_result_lead_to_each_other(served: Served
             {"text": _ARGUMENTS_AS_TEXT, "speaker": "assistant", "item": item},
             {"text": "rain", "item": {"type": "function_call_output", "call_id": "c", "output": "rain"}},
         ),
+        "event": (
+            {"tool": "get_weather", "call_id": "c", "arguments": _ARGUMENTS},
+            {"tool": "get_weather", "call_id": "c", "result": "rain"},
+        ),
     }
     for name, (calls, gives) in shapes.items():
-        asked = await _append(served, f"{name} a", "", payload=calls, context_id=name, timestamp="2026-03-01T10:00:00Z")
-        given = await _append(served, f"{name} b", "", payload=gives, context_id=name, timestamp="2026-03-01T10:01:00Z")
+        said_by, got_by = ("tool_call", "tool_result") if name == "event" else ("message", "message")
+        asked, given = [
+            await _append(served, f"{name} {at}", "", payload=payload, type=kind, context_id=name, timestamp=at)
+            for payload, kind, at in (
+                (calls, said_by, "2026-03-01T10:00:00Z"),
+                (gives, got_by, "2026-03-01T10:01:00Z"),
+            )
+        ]
         call_page = await browser.get(f"/console/events/{asked}", **{"as": "user_42"})
         said, _, around = text_of(call_page.text).partition("Who may see it")
         lines = "Call of get_weather city: Oslo <b> days: [1,2]"

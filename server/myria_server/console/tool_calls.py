@@ -1,7 +1,8 @@
 """How pages show what agents do with tools: the calls and results that an event holds, and which belong together.
 
 Read are messages and content blocks of OpenAI (chat completions and responses) and Anthropic, items of turns, and
-texts of the types `tool_call` and `tool_result`. Payloads are anybody's: what has another shape is no call.
+events of the types `tool_call` and `tool_result` that have a text, arguments or a result. Payloads are anybody's: what
+has another shape is no call.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ _RESULTS = ("tool_result", "function_call_output", "custom_tool_call_output", "m
 _RESULT_ROLES = ("tool", "function")
 _ID_FIELDS = ("call_id", "tool_call_id", "tool_use_id", "id")
 _NAME_FIELDS = ("name", "tool")
+_ARGUMENT_FIELDS = ("arguments", "input")
+_RESULT_FIELDS = ("output", "result", "content")
+_GIVEN = {*_ARGUMENT_FIELDS, "output", "result"}
+"""Fields that only a call or a result has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +63,7 @@ def tool_uses(event: Mapping[str, Any]) -> ToolUses | None:
     text = payload["text"] if isinstance(payload.get("text"), str) else ""
     message = payload["item"] if isinstance(payload.get("item"), dict) else payload
     uses = list(_of_message(message, text))
-    if not uses and text:
+    if not uses and (text or not _GIVEN.isdisjoint(payload)):
         uses = list(_of_block(event.get("type"), payload, text))
     if not uses:
         return None
@@ -96,10 +101,10 @@ def _of_message(message: Mapping[str, Any], text: str) -> Iterator[ToolUse]:
 def _of_block(kind: Any, block: Mapping[str, Any], text: str = "") -> Iterator[ToolUse]:
     """Yield the call or the result that a block of a kind is, if any; `text` is what it says unless a field does."""
     if kind in _CALLS:
-        said = next((block[name] for name in ("arguments", "input") if name in block), text or block.get("content"))
+        said = next((block[name] for name in _ARGUMENT_FIELDS if name in block), text or block.get("content"))
         yield _use(block, is_result=False, said=_arguments(said))
     elif kind in _RESULTS:
-        said = next((block[name] for name in ("output", "content") if name in block), text)
+        said = next((block[name] for name in _RESULT_FIELDS if name in block), text)
         yield _use(block, is_result=True, said=_text(said))
 
 
