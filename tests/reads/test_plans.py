@@ -138,6 +138,7 @@ CASES = [
     Case("retrieval.snapshot_view", [TENANT, None, "{agent_3,user_10}"]),
     Case("retrieval.snapshot_of_cursor", [TENANT, "snap_100"]),
     Case("retrieval.withdrawn", [TENANT, str(EVENTS * 2 - 500)]),
+    Case("retrieval.withdrawn_of_scope", [TENANT, "3", str(EVENTS * 2 - 500)]),
     Case("retrieval.ended", [TENANT, None]),
     Case("retrieval.count_withdrawn", [TENANT]),
     Case("retrieval.withdrawn_internal", [TENANT, "{1,2,3}", "{restored}"]),

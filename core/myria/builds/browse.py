@@ -21,7 +21,7 @@ from myria.db.database import Connection, Database
 from myria.db.queries import sql
 from myria.log.scopes import canonical_participants
 from myria.log.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
-from myria.search.snapshot_view import hidden_now
+from myria.search.snapshot_view import ended_now, withdrawn_of_scope
 from myria.search.visibility import Hidden
 from myria.topics.model import LEAF, SUBJECT
 
@@ -151,17 +151,20 @@ class ShownTrees:
     A topic whose time holds such an event gets neutral words instead of its own, and counts the other events.
     """
 
-    def __init__(self, connection: Connection, tenant: str, hidden: Hidden) -> None:
+    def __init__(self, connection: Connection, tenant: str, snapshot: SnapshotRow, ended: Hidden) -> None:
         self._connection = connection
         self._tenant = tenant
-        self._hidden = hidden
-        self._hidden_seqs = frozenset([*hidden.seqs.tolist(), *hidden.late.tolist()])
+        self._cutoff = snapshot.cutoff
+        self._ended = ended
+        # Of a scope it is read with the scope's first topic: withdrawals of the whole tenant may be very many.
+        self._withdrawn: dict[int, Hidden] = {}
+        self._hidden_seqs = set(ended.late.tolist())
         self._hidden_below: dict[bytes, frozenset[int]] = {}
 
     @classmethod
     async def of(cls, connection: Connection, tenant: str, snapshot: SnapshotRow) -> ShownTrees:
         """Return a reader of one snapshot."""
-        return cls(connection, tenant, await hidden_now(connection, tenant, snapshot.cutoff))
+        return cls(connection, tenant, snapshot, await ended_now(connection, tenant))
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[TreeNode]:
         """Return renderings in the order asked for.
@@ -183,17 +186,22 @@ class ShownTrees:
             raise errors.InternalError(
                 "a rendering of the snapshot is missing; `myria verify` says more", rendering_id=min(missing).hex()
             )
+        for scope_id in {row["scope_id"] for row in rows}.difference(self._withdrawn):
+            withdrawn = await withdrawn_of_scope(self._connection, self._tenant, scope_id, self._cutoff)
+            self._withdrawn[scope_id] = withdrawn
+            self._hidden_seqs.update(withdrawn.seqs.tolist())
         return rows
 
     def _covers_hidden(self, row: Record) -> bool:
-        return self._hidden.covers(row["scope_id"], to_microseconds(row["first_at"]), to_microseconds(row["last_at"]))
+        span = (row["scope_id"], to_microseconds(row["first_at"]), to_microseconds(row["last_at"]))
+        return self._withdrawn[row["scope_id"]].covers(*span) or self._ended.covers(*span)
 
     async def _look_below(self, rows: Sequence[Record]) -> None:
         """Find the hidden events below renderings; only branches whose time holds one are walked."""
         for row in filter(self._covers_hidden, rows):
             if row["rendering_id"] in self._hidden_below:
                 continue
-            below = self._hidden_seqs.intersection(row["event_seqs"] or ())
+            below = frozenset(row["event_seqs"] or ()) & self._hidden_seqs
             for page in _pages([child for child in row["children"] if child not in self._hidden_below]):
                 await self._look_below(await self._rows(page))
             self._hidden_below[row["rendering_id"]] = below.union(

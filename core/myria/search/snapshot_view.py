@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from myria.db.clock import to_datetime, to_microseconds
 from myria.db.database import Connection
 from myria.db.queries import sql
@@ -200,13 +202,23 @@ async def _hidden_from(
     return hidden
 
 
-async def hidden_now(connection: Connection, tenant: str, cutoff: int) -> Hidden:
-    """Return what the trees of a snapshot with this cutoff must not show now, by the rules of answers."""
-    changes = await _changes_past(connection, tenant, cutoff)
-    hidden = hidden_by(changes, None, cutoff=cutoff, view=None, with_superseded=False)
+async def ended_now(connection: Connection, tenant: str) -> Hidden:
+    """Return what no tree of a tenant must show now, as it is of notes that have ended, by the rules of answers."""
     ended_notes = await connection.fetch(sql("retrieval.ended"), tenant, None)
-    return hidden.also(
+    return NOTHING.also(
         [(note["event_seq"], note["scope_id"], to_microseconds(note["occurred_at"])) for note in ended_notes]
+    )
+
+
+async def withdrawn_of_scope(connection: Connection, tenant: str, scope_id: int, cutoff: int) -> Hidden:
+    """Return what the trees of a scope, in a snapshot with this cutoff, must not show now, as it was withdrawn."""
+    rows = await connection.fetch(sql("retrieval.withdrawn_of_scope"), tenant, scope_id, cutoff)
+    if not rows:
+        return NOTHING
+    moments = sorted(to_microseconds(row["occurred_at"]) for row in rows)
+    return Hidden(
+        seqs=np.array([row["event_seq"] for row in rows], dtype=np.int64),
+        places={scope_id: np.array(moments, dtype=np.int64)},
     )
 
 

@@ -45,6 +45,17 @@ JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
 WHERE w.tenant_id = $1 AND w.by_event_seq > $2
 ORDER BY w.by_event_seq;
 
+-- name: withdrawn_of_scope
+-- Events of a scope up to a number that are withdrawn now, by a withdrawal past it, in order.
+SELECT newest.event_seq, e.occurred_at
+FROM (SELECT DISTINCT ON (w.event_seq) w.event_seq, w.reason
+      FROM myria.withdrawn w
+      WHERE w.tenant_id = $1 AND w.scope_id = $2 AND w.by_event_seq > $3
+      ORDER BY w.event_seq, w.by_event_seq DESC) newest
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.event_seq
+WHERE newest.event_seq <= $3 AND newest.reason <> 'restored'
+ORDER BY newest.event_seq;
+
 -- name: ended
 -- The events of notes that have ended, and that maintenance has not withdrawn yet; $2 as in snapshot_view. (CASE: under row-level
 -- security a coalesce is no index condition.)
