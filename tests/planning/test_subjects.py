@@ -408,9 +408,24 @@ async def test_a_state_says_what_names_its_subject() -> None:
         for place, text in enumerate((*texts, texts[1]))
     ]
     update = await full(units_of(events))
-    subject = next(node for node in update.nodes if node.metadata["names"] == ["instrument"])
+    subject = next(node for node in update.nodes if node.metadata["names"] == ["violin, piano"])
     assert "piano" in subject.summary.partition(" Before: ")[0]
     assert "embarrassing" not in subject.summary
+
+
+@pytest.mark.parametrize(
+    ("nouns", "labels"),
+    [
+        (("tariff engine", "tariff engine"), ["Tariff engine"]),
+        (("violin", "violin"), ["Violin"]),
+        (("violin", "piano"), ["Violin, piano"]),
+        (("violin", "piano", "instrument"), ["Instrument"]),
+    ],
+)
+async def test_no_subject_is_called_what_nobody_says(nouns: Sequence[str], labels: Sequence[str]) -> None:
+    """A kind has its own name where that is said, else the names of what is of it; alone this is no second subject."""
+    update = await full(units_of(talk_of(("Ana", f"The {noun} is new.") for noun in nouns)))
+    assert [node.label for node in update.nodes if node.is_unit] == labels
 
 
 def said(phrases: Sequence[str], keywords: Sequence[str]) -> dict[str, Any]:

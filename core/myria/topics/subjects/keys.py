@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from myria.text.kinds import kinds_called, kinds_of
+from myria.text.kinds import kind_name, kinds_called, kinds_of
 from myria.topics.english import NOT_ALONE
 from myria.topics.phrases import key_of
 
@@ -120,7 +120,8 @@ class Claims:
     keys: Sequence[str]
     weights: Sequence[int]
     rivals: Sequence[int]
-    """For each key, as bits, the keys that mean the same thing ("shelter", "homeless shelter"), itself among them."""
+    """For each key, as bits, the keys that mean the same thing ("shelter", "homeless shelter"; "pet", "dog"), itself
+    among them."""
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], weights: Candidates) -> Claims:
@@ -130,8 +131,10 @@ class Claims:
         for index, key in enumerate(keys):
             for term in key.split(" "):
                 key_bits_by_term[term] = key_bits_by_term.get(term, 0) | 1 << index
-        # Keys with a common term, and keys whose terms stand in one phrase, mean the same thing.
+        # Keys with a common term, keys whose terms stand in one phrase, and a kind and one of it mean the same thing.
         things = set(key_bits_by_term.values())
+        for term, key_bits in key_bits_by_term.items():
+            things.update(key_bits | 1 << keys.index(kind) for kind in kinds_of(term) if kind in weights)
         for phrase, _ in metadata["phrases"]:
             thing = 0
             for term in key_of(phrase):
@@ -147,17 +150,18 @@ class Claims:
     def filed(self, units_of: Callable[[str], int]) -> tuple[str, ...]:
         """Return the keys that the leaf is filed under, best first, at most `SUBJECTS_MOST`.
 
-        `units_of` tells how many units hold a key, this leaf's own among them; beyond `SATURATED` no more count.
+        `units_of` tells how many units hold a key, this leaf's own among them; beyond `SATURATED` no more count. Of
+        a kind and one of it that count as much, the kind is better where it may gather more, which nobody counts.
         """
         counts = list(map(units_of, self.keys))
         ranked = sorted(
-            (-weight * min(count, SATURATED), index)
+            (-weight * min(count, SATURATED), (kind_name(self.keys[index]) is None) == (count >= SATURATED), index)
             for index, (weight, count) in enumerate(zip(self.weights, counts, strict=True))
             if count >= LEAST_UNITS
         )
         best: list[str] = []
         excluded = 0
-        for _, index in ranked:
+        for *_, index in ranked:
             if not excluded >> index & 1:
                 best.append(self.keys[index])
                 excluded |= self.rivals[index]

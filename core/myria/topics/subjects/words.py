@@ -14,7 +14,7 @@ from typing import Any
 
 from myria.text.announcing import holds_later
 from myria.text.dates import DAY_US
-from myria.text.kinds import kind_name
+from myria.text.kinds import kind_name, members_of
 from myria.topics.calendar import date_text, period_text
 from myria.topics.describe import LABEL_CHARACTERS, hint_title, main_language, merged_phrases, most_named
 from myria.topics.lines import capitalised, clip, counted
@@ -29,6 +29,9 @@ _GROUP_CHARACTERS = 160
 
 _KIND_NOUNS = {"live": "home"}
 """Labels of kinds whose own word is no noun."""
+
+_MEMBERS_NAMED = 2
+"""Most things of a kind in the name of a subject."""
 
 _MOST_KEPT = 3
 """Most phrases and speakers in the metadata, from which the nodes above are described."""
@@ -92,9 +95,8 @@ def _subject_name(key: str, key_index: int, children: Sequence[Node]) -> str:
 
     `key_index` is the position of the key's name in the `names` of children that are divisions.
     """
-    kind = kind_name(key)
-    if kind is not None:
-        return _KIND_NOUNS.get(kind, kind)
+    if (kind := kind_name(key)) is not None:
+        return _kind_subject_name(key, _KIND_NOUNS.get(kind, kind), key_index, children)
     phrase_weights: Counter[str] = Counter()
     keyword_weights: Counter[str] = Counter()
     hint_weights: Counter[str] = Counter()
@@ -121,6 +123,23 @@ def _subject_name(key: str, key_index: int, children: Sequence[Node]) -> str:
         return longer_name  # "Harry Potter" where most of them say so, not "Potter"
     wordings = phrase_weights or hint_weights or keyword_weights
     return min(wordings, key=lambda name: (-wordings[name], name)) if wordings else key
+
+
+def _kind_subject_name(key: str, noun: str, key_index: int, children: Sequence[Node]) -> str:
+    """Return the noun of a kind where somebody says it, else those of the kind that are said most: "train, bus".
+
+    Where all speak of the engine of a tariff, nobody means a vehicle.
+    """
+    said: list[tuple[str, int]] = []
+    for child in children:
+        if child.is_leaf:
+            said += chain(child.metadata["keywords"], child.metadata["phrases"])
+        else:
+            said += [(name, child.leaves) for name in child.metadata["names"][key_index].split(", ")]
+    if any(key_of(noun)[0] in key_of(wording) for wording, _ in said):
+        return noun
+    members = [(wording, weight) for wording, weight in said if members_of(key).issuperset(key_of(wording))]
+    return ", ".join(wording for wording, _ in merged_phrases(members, _MEMBERS_NAMED)) or noun
 
 
 def _state_summary(keys: Sequence[str], children: Sequence[Node], most: int) -> str:
