@@ -13,7 +13,7 @@ BLOCK_VERSION: Final = 10
 SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
 """Stored with each block. Both only ever grow, so no two pairs of them that existed have the same sum."""
 
-PLANNER_VERSION: Final = "deterministic-10"
+PLANNER_VERSION: Final = "deterministic-11"
 """Changes whenever the same events could give another tree: every scope is then dirty."""
 
 RANKING_VERSION: Final = 29

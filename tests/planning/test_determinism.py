@@ -13,7 +13,7 @@ from myria.topics.model import PlanEvent
 from myria.topics.scope_plan import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "0caca1d42ec27d040353b5802081527b5d5c53c80d3bab152f3d9326dfeaf45b"
+ROOT = "90a424e81df70500e74a7e909e9d7919e62729d31d20e6b3760d62b89fc6fea8"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

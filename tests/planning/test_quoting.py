@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from myria.topics.model import PlanEvent
@@ -51,6 +53,49 @@ async def test_a_quote_of_a_talk_of_several_days_has_its_own_day() -> None:
     )
     assert subject.summary.startswith("Latest, on 7 June 2023: ")
     assert "Last spoken of on 8 June 2023." in subject.summary
+
+
+@pytest.mark.parametrize(
+    ("said", "quotes"),
+    [
+        (
+            ["The oven is set to 90 degrees.", "Grandma buys basil.", "then 95 degrees", "no, 99 degrees"],
+            ["no, 99 degrees", "The oven is set to 90 degrees."],
+        ),
+        (
+            ["지붕 수리 견적은 820만원이 나왔어요.", "다시 물어볼게", "견적 910만원"],
+            ["견적 910만원", "지붕 수리 견적은 820만원이 나왔어요."],
+        ),
+        (
+            ["checkout scaled to 3 replicas in cluster north", "Latency is high.", "checkout scaled to 6 replicas"],
+            ["checkout scaled to 6 replicas", "checkout scaled to 3 replicas in cluster north"],
+        ),
+        (
+            ["The oven is set to 90 degrees.", "Grandma buys basil from the market.", "it is 30 degrees outside"],
+            ["Grandma buys basil from the market.", "The oven is set to 90 degrees."],
+        ),
+        (
+            ["The oven is set to 90 degrees.", "Grandma buys basil from the market.", "or 95 degrees?"],
+            ["Grandma buys basil from the market.", "The oven is set to 90 degrees."],
+        ),
+    ],
+)
+async def test_a_remark_that_only_gives_another_number_is_quoted(said: Sequence[str], quotes: Sequence[str]) -> None:
+    """The newest one, beside what it changes, however short; a question or a number of something else is none."""
+    events = [
+        PlanEvent(
+            event_seq=place,
+            event_id=f"evt_{place}",
+            key=key_of(f"evt_{place}"),
+            timestamp=place * MINUTE,
+            text=text,
+            speaker="Ana",
+        )
+        for place, text in enumerate(said)
+    ]
+    _, nodes = await plan_scope(SCOPE, events, SETTINGS)
+    (leaf,) = [node for node in nodes if node.is_leaf]
+    assert [quote.words for quote in taken_apart(leaf.summary.partition(" UTC. ")[2])[0]] == quotes
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ async def test_a_state_is_no_exclamation(exclaimed: str) -> None:
             ),
             "The kettle is set to 95 degrees for black tea.",
         ),
+        (("The kettle is set to 80 degrees for green tea.", "Nice kettle!", "Then 95 degrees."), "Then 95 degrees."),
         (
             ("The kettle costs 40 euros at Ferro.", "The kettle costs 45 euros at Ferro.", "So the kettle is cold."),
             "The kettle costs 45 euros at Ferro.",

@@ -160,14 +160,14 @@ class _Phrase:
 
 class _Sentence(NamedTuple):
     """A sentence: the position of its event, its span of characters there, its telling terms, how many of its words say
-    at least a little (`saying`), how many are numbers (`figures`), and how many words it has (`size`)."""
+    at least a little (`saying`), which are numbers (`figures`), and how many words it has (`size`)."""
 
     position: int
     start: int
     stop: int
     terms: frozenset[str]
-    saying: int
-    figures: int
+    saying: tuple[str, ...]
+    figures: tuple[str, ...]
     size: int
 
 
@@ -330,8 +330,9 @@ class LeafReading:
             weights = word_weights[first:next_word]
             telling = frozenset(compress(text.words.terms[first:next_word], [kind > WEAK for kind in weights]))
             if telling:
-                saying = sum([kind > SILENT for kind in weights])
-                figures = sum(map(str.isdigit, text.words.terms[first:next_word]))
+                words = text.words.terms[first:next_word]
+                saying = tuple(compress(words, [kind > SILENT for kind in weights]))
+                figures = tuple(filter(str.isdigit, words))
                 self._sentences.append(
                     _Sentence(
                         text.position,
@@ -410,21 +411,39 @@ class LeafReading:
     def quotes(self, marker: str, subject_terms: frozenset[str]) -> list[Quote]:
         """Return the best sentence of the leaf, and the best of another event by terms that the first does not have.
 
-        Of equally good ones it is the newest: what the kiln costs, and not what it cost before. Sentences that repeat
-        the marker's text are left out; those with a subject term score half as much again.
+        Of equally good ones it is the newest: what the kiln costs, and not what it cost before. A later remark that
+        says nothing but another number of the best one ("then 95 degrees") has no terms of its own, and is the second
+        all the same. Sentences that repeat the marker's text are left out; those with a subject term score half as much
+        again.
         """
         self._subject_terms = subject_terms
         best = self._best_quote(lambda sentence: True, frozenset(), marker)
         if best is None:
             return []
-        quote, quoted_terms = best
-        second = self._best_quote(lambda sentence: sentence.position != quote.position, quoted_terms, marker)
+        quote, quoted = best
+        if (newer := self._with_other_number(quoted)) is not None:
+            return [quote, newer]
+        second = self._best_quote(lambda sentence: sentence.position != quote.position, quoted.terms, marker)
         return [quote, second[0]] if second is not None and _LEAST_PART * second[0].score > quote.score else [quote]
+
+    def _with_other_number(self, quoted: _Sentence) -> Quote | None:
+        """Return the newest remark after a quoted sentence that says nothing but another number of it."""
+        known = {*quoted.saying, *quoted.figures}
+        for sentence in reversed(self._sentences) if quoted.figures else ():
+            if sentence.position <= quoted.position:
+                break
+            says_only = known.issuperset({*sentence.saying}.difference(sentence.figures))
+            # a heading of a long answer is no remark
+            is_remark = self._telling_terms[sentence.position] <= quoted.terms
+            text = self._sentence_text(sentence)
+            if says_only and is_remark and not (known.issuperset(sentence.figures) or text.endswith(_QUESTIONS)):
+                return Quote(score=self._score_bound(sentence, frozenset()), position=sentence.position, text=text)
+        return None
 
     def _best_quote(
         self, is_allowed: Callable[[_Sentence], bool], known_terms: frozenset[str], marker: str
-    ) -> tuple[Quote, frozenset[str]] | None:
-        """Return the sentence that scores most by the terms not known yet, with its terms; None where there is none.
+    ) -> tuple[Quote, _Sentence] | None:
+        """Return the quote that scores most by the terms not known yet, and its sentence; None where there is none.
 
         Sentences are scored exactly in the order of their upper bounds, until no bound exceeds the best score.
         """
@@ -433,7 +452,7 @@ class LeafReading:
             for index, sentence in enumerate(self._sentences)
             if is_allowed(sentence)
         )
-        best: tuple[Quote, frozenset[str]] | None = None
+        best: tuple[Quote, _Sentence] | None = None
         for bound, index in bounds:
             if best is not None and -bound <= best[0].score:
                 break
@@ -442,13 +461,13 @@ class LeafReading:
             # A heading, or the item of a list, counts a third.
             score = -bound * _quote_percent(text) // (300 if self._is_listed(sentence) else 100)
             if text and not (marker and marker in text) and (best is None or score > best[0].score):
-                best = Quote(score=score, position=sentence.position, text=text), sentence.terms
+                best = Quote(score=score, position=sentence.position, text=text), sentence
         return best
 
     def _score_bound(self, sentence: _Sentence, known_terms: frozenset[str]) -> int:
         """Return the most that a sentence may score: its new terms and figures, by its length and its text's."""
         weight = sum(map(self.scores.__getitem__, sentence.terms - known_terms if known_terms else sentence.terms))
-        weight += _FIGURE * min(sentence.figures, 2)
+        weight += _FIGURE * min(len(sentence.figures), 2)
         if not self._subject_terms.isdisjoint(sentence.terms):
             weight = weight * 3 // 2
         return weight * (FULL // 2 + self._length_factors[sentence.position]) // (_WORDS_OF_NONE + sentence.size)
@@ -478,9 +497,9 @@ class LeafReading:
             line = line[greeting.end() :]
         bases = [self._words[term].base for term in opening.terms]
         says = sum([2 if base > PLAIN else 1 for base in bases])
-        says_more = opening.saying > 2 or line.endswith(_QUESTIONS) or max(line, default="") >= _UNSPACED
+        says_more = len(opening.saying) > 2 or line.endswith(_QUESTIONS) or max(line, default="") >= _UNSPACED
         if (
-            (max(bases) <= PLAIN and len(bases) + opening.figures < 2)
+            (max(bases) <= PLAIN and len(bases) + len(opening.figures) < 2)
             or len(line) > LINE_CHARACTERS
             or not (says > 2 or says_more)
             or not reads_as_prose(line)

@@ -6,5 +6,5 @@ bounded nodes; `words` describes these, with `statements`; `update` brings all o
 and `whole` plans it from all leaves.
 """
 
-SUBJECTS_VERSION = 12
+SUBJECTS_VERSION = 13
 """Changes whenever the same leaves could give other subjects: those of every scope are then planned anew."""

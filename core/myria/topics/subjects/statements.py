@@ -48,6 +48,11 @@ class Told:
         content = sum(map(_weight, self.terms.difference(key.split(" "))))
         return content if content >= _LEAST_CONTENT + self.quote.words.endswith(_EXCLAMATIONS) else 0
 
+    def only_renumbers(self, other: Told) -> bool:
+        """Tell whether the statement says nothing that the other does not, but for a number: "then 95 degrees"."""
+        new = self.terms - other.terms
+        return any(map(str.isdigit, new)) and all(term.isdigit() or not _weight(term) for term in new)
+
 
 def names(said: Set[str], key: str) -> bool:
     """Tell whether the terms of a text name the subject of a key, or something of that kind.
@@ -83,7 +88,7 @@ def state_of(keys: Sequence[str], leaf: Node) -> Quoted | None:
     """Return what a leaf's summary says about the first of the keys that it says anything about; None if about none.
 
     Of several statements about that key it is the newest that says at least half as much about it as the one that says
-    the most: a later one that is like an earlier one holds now.
+    the most: a later one that is like an earlier one holds now, as does one that only gives another number of it.
     """
     statements = told_by(leaf.summary)
     hints = hinted_keys(leaf.metadata)
@@ -95,7 +100,9 @@ def state_of(keys: Sequence[str], leaf: Node) -> Quoted | None:
         contents = [statement.content(key) for statement in candidates]
         most = max(contents, default=0)
         if most:  # a leaf quotes the newest first
-            return next(told.quote for told, content in zip(candidates, contents, strict=True) if 2 * content >= most)
+            latest = next(told for told, content in zip(candidates, contents, strict=True) if 2 * content >= most)
+            newer = statements[: statements.index(latest)]
+            return next((told for told in newer if told.only_renumbers(latest)), latest).quote
     return None
 
 
