@@ -57,7 +57,7 @@ LIVE: Mapping[str, str] = {
 }
 """Pages that ask the server again while they are open."""
 
-_LOADED = re.compile(r'(?:src|href)="(/console/static/[^"]+)"')
+_LOADED = re.compile(r'(?:src|href|data-htmx)="(/console/static/[^"]+)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,16 @@ function localize(root) {
   }
 }
 localize(document);
-const zone = document.getElementById("zone");
-const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
-document.documentElement.classList.toggle("zoned", timeZone !== "UTC");
-if (zone && timeZone !== "UTC") zone.textContent = `${timeZone}; point at one to see it in UTC`;
+// What is painted first needs no name of a zone: Intl, which knows it, takes longer than all else here.
+const isUtc = [0, 6].every((month) => new Date(2026, month).getTimezoneOffset() === 0);
+document.documentElement.classList.toggle("zoned", !isUtc);
+// Neither does it need htmx, which begins by itself only once the page is complete.
+const { htmx: src } = document.currentScript.dataset;
+addEventListener("load", () => requestAnimationFrame(() => setTimeout(() => {
+  document.head.append(Object.assign(document.createElement("script"), { src }));
+  const zone = document.getElementById("zone");
+  if (zone && !isUtc) zone.textContent = `${new Intl.DateTimeFormat().resolvedOptions().timeZone}; point at one to see it in UTC`;
+})));
 // At once: what is painted first in UTC would move when it is said in another zone.
 document.addEventListener("htmx:afterSwap", () => localize(document));
 const offline = document.getElementById("offline");
