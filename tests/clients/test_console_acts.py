@@ -298,6 +298,8 @@ async def _forget_and_erase(person: Hands, kept: Kept) -> None:
     await person.go("main button.danger", "Out of every answer")
     assert "0 of 1 event" in person.text
     await kept.carry_out_erasures()
+    if person.scripts:
+        await person.do("sees", "Save the receipt")  # the page that is open says by itself that it is done
     await person.open(person.path)
     assert "0 of 1 event" not in person.text
     assert "done" in person.text

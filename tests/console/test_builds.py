@@ -64,14 +64,17 @@ async def test_a_failed_build_says_which_group_failed_and_what_to_do(
 async def test_calls_to_models_are_summed(
     served: Served, browser: Browser, database: Database, provide: Starting, configured: Configuring
 ) -> None:
-    """A build's page shows how often models were asked, the tokens, and what they cost."""
+    """A build's page shows how often models were asked, the tokens, and what they cost; Operations sums up the day."""
     await append(database.server_dsn, conversation(60))
     provider = provide(Oracle())
     built = await builds.build(database, configured=replace(builds.DEFAULTS, llm=configured(provider)))
     text = text_of(await _open(browser, built.build_id))
-    (row,) = await builds.rows(database, "SELECT count(*) AS calls, sum(input_tokens) AS tokens FROM myria.llm_calls")
+    sums = "count(*) AS calls, sum(input_tokens) AS tokens, sum(cost_microusd) AS cost"
+    (row,) = await builds.rows(database, f"SELECT {sums} FROM myria.llm_calls")
     assert row["calls"] == len(provider.asked) > 0
     assert f"planning topics scripted/model {row['calls']} 0 {row['tokens']:,}".replace(",", "\u202f") in text
+    operations = text_of((await browser.get("/console/operations")).text)
+    assert f"Calls to models today (UTC) {row['calls']}, which cost {row['cost'] / 1_000_000:.4f} $" in operations
 
 
 async def test_all_builds_are_paged(

@@ -62,8 +62,12 @@ SELECT t.created_at, t.events_per_s, t.bytes_stored, t.concurrent_builds, t.mode
        (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z WHERE z.tenant_id = t.tenant_id) AS stored,
        (SELECT count(*) FROM myria.builds b WHERE b.tenant_id = t.tenant_id AND b.finished_at IS NULL) AS builds,
        coalesce((SELECT u.tokens FROM myria.model_uses u
-                 WHERE u.tenant_id = t.tenant_id AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date), 0) AS model_tokens
-FROM myria.tenants t WHERE t.tenant_id = $1;
+                 WHERE u.tenant_id = t.tenant_id AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date), 0) AS model_tokens,
+       c.model_calls, c.model_microusd
+FROM myria.tenants t,
+     LATERAL (SELECT count(*) AS model_calls, coalesce(sum(c.cost_microusd), 0)::bigint AS model_microusd FROM myria.llm_calls c
+              WHERE c.tenant_id = t.tenant_id AND c.created_at >= date_trunc('day', now(), 'UTC')) c
+WHERE t.tenant_id = $1;
 
 -- name: quotas
 -- What one tenant may use and what is taken out of its payloads, where its row says so, and how many bytes it stores.
