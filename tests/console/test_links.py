@@ -9,6 +9,7 @@ from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 
 from myria.access.store import AccessStore
@@ -20,10 +21,11 @@ from tests.support import builds
 from tests.support.counts import CHECK, SOAK
 from tests.support.events import TENANT, conversation
 from tests.support.keys import access_store, make_key
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 OF_ONE_SORT = 60 if SOAK else 1
-"""Links that are followed of those that lead from one sort of page to one other; in `make check`, from any page."""
+"""Links that are followed of those that lead from one sort of page to one other."""
 
 _ID = re.compile(r"(evt|top|note|snap|bld|era)_[0-9A-Za-z]+|/keys/[0-9a-z]{8,}")
 
@@ -81,26 +83,39 @@ async def filled(served: Served, memory: Memory, database: Database, store: Acce
     await builds.build(database)
 
 
+def _path(address: str) -> str:
+    """Return the path of a page without ids."""
+    return _ID.sub("ID", urlsplit(address).path)
+
+
 def _sort(address: str) -> tuple[str, ...]:
     """Return what a page is like: its path without ids, and which fields its address has."""
-    parts = urlsplit(address)
-    return _ID.sub("ID", parts.path), *sorted(parse_qs(parts.query))
+    return _path(address), *sorted(parse_qs(urlsplit(address).query))
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join((*key[1], *key[2], *key[3])))
+def _way(page: str, link: str) -> tuple[object, ...]:
+    """Return which links are of one sort: those from pages of one path, in a soak run with the same fields as well, to
+    pages that are alike; in `make check`, from any page."""
+    return () if CHECK else _sort(page) if SOAK else _path(page), _sort(link)
+
+
 @pytest.mark.usefixtures("filled")
-async def test_every_link_opens(
-    browser: Browser,
-    store: AccessStore,
-    key: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]],
-) -> None:
+async def test_every_link_opens(served: Served, store: AccessStore) -> None:
     """From the first page after signing in, no link leads to a refusal, be it of a key that may do all or little."""
-    own, roles, faces, may_ask = key
-    first = await browser.sign_in(await make_key(store, *own, roles=roles, faces=faces, may_ask=may_ask))
-    assert first.status_code == 200, text_of(first.text)
-    waiting = deque([(str(first.url), "sign-in")])
-    if may_ask:
-        waiting.append(("/console/ask?as=bob", "sign-in"))
+    for own, roles, faces, may_ask in KEYS:
+        key = await make_key(store, *own, roles=roles, faces=faces, may_ask=may_ask)
+        async with httpx.AsyncClient(base_url=served.client.base_url, timeout=PATIENCE_S, verify=False) as client:
+            browser = Browser(client)
+            first = await browser.sign_in(key)
+            assert first.status_code == 200, text_of(first.text)
+            refused, seen = await _follow(browser, str(first.url), *(["/console/ask?as=bob"] if may_ask else []))
+        assert not refused, (roles, faces, may_ask, "\n".join(refused))
+        assert len(seen) > (3 if "read" in roles else 0), (roles, faces, may_ask)
+
+
+async def _follow(browser: Browser, *begin: str) -> tuple[list[str], set[str]]:
+    """Follow the links from some pages on; return what was refused, and all that were followed."""
+    waiting = deque((address, "sign-in") for address in begin)
     seen: set[str] = set()
     refused: list[str] = []
     followed: Counter[tuple[object, ...]] = Counter()
@@ -116,10 +131,9 @@ async def test_every_link_opens(
             link = unescape(attributes.get("href") or "")
             if tag != "a" or not link.startswith("/console/") or link in seen:
                 continue
-            way = (() if CHECK else _sort(str(page.url)), _sort(link))
+            way = _way(str(page.url), link)
             if followed[way] < OF_ONE_SORT:
                 followed[way] += 1
                 seen.add(link)
                 waiting.append((link, address))
-    assert not refused, "\n".join(refused)
-    assert len(seen) > (3 if "read" in roles else 0)
+    return refused, seen
