@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,20 +73,24 @@ async def _fill(served: Served, memory: Memory, database: Database) -> Shown:
             served, (f'Decided <{number}>: {WHO}{number} & "\U0001f600" ' * LONG_NOTE)[:LONG_NOTE], type=HELD
         )
     last = await builds.build(database)
-    tree = await served.call("query_references", {"participants": [WHO]})
-    topic = next(node["topic_id"] for node in tree.content["root"]["children"] if "topic_id" in node)
     return Shown(
         who=WHO,
         archivist=ARCHIVIST,
         question="garden water piano",
         event=stored[0].event_id,
         long_event=long_ids[0],
-        topic=topic,
+        topic=await _topic(served),
         note=note,
         before=before or "",
         after=last.snapshot_id or "",
         build=last.build_id,
     )
+
+
+async def _topic(served: Served) -> str:
+    """Return a topic of the newest snapshot. More events may divide a topic anew: then its id is no longer there."""
+    tree = await served.call("query_references", {"participants": [WHO]})
+    return str(next(node["topic_id"] for node in tree.content["root"]["children"] if "topic_id" in node))
 
 
 async def test_pages_keep_their_budget_and_take_hardly_more_statements_over_a_longer_log(
@@ -112,6 +117,7 @@ async def test_pages_keep_their_budget_and_take_hardly_more_statements_over_a_lo
         more = conversation(400, participants=(WHO, "bob"), seed=2 + start, start=1_000 + start)
         await memory.log.append_events(TENANT, more)
     await builds.build(database)
+    shown = replace(shown, topic=await _topic(served))
     many = await open_all()
     grown = {name: (few[name], many[name]) for name in PAGES if many[name] > few[name] + MORE.get(name, A_LEVEL)}
     assert not grown
