@@ -10,13 +10,14 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from myria_server.api.tools import TOOLS
 from tests.clients import toolchain
 from tests.server.conftest import memory, served, settings
+from tests.support.counts import SOAK
 from tests.support.guardian import started
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import Guardian
@@ -26,6 +27,16 @@ __all__ = ["memory", "served", "settings"]
 _PYTHON = getattr(sys, "_base_executable", sys.executable)
 
 CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.apis]
+
+Row = TypeVar("Row")
+
+
+def rows_by(way: str, ways: Sequence[str], rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows of a table to try in one of several ways: the ways in turn, in a soak run all in each.
+
+    What a row proves of its tool does not hang on the way; tests/server tries them all.
+    """
+    return rows if SOAK else rows[ways.index(way) :: len(ways)]
 
 
 class Talking:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,26 +12,16 @@ from typing import Any, Literal
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.clients.conftest import Outside
+from tests.clients.conftest import Outside, rows_by
 from tests.server import agent_rows
 from tests.server.wire import Served
 from tests.support.builds import rows
-from tests.support.counts import SOAK
 from tests.support.postgres import Database
 
 HERE = Path(__file__).parent
 AGENT_CLIENT = (HERE / "node" / "agent.mjs").read_text()
 
-
 WAYS = ("auto", "legacy", "stdio")
-
-
-def rows_by(way: str) -> Sequence[agent_rows.Row]:
-    """Return the rows of the table to try in one of the ways: every third, in a soak run all.
-
-    What a row proves of its tool does not hang on the way; tests/server tries them all.
-    """
-    return agent_rows.ROWS if SOAK else agent_rows.ROWS[WAYS.index(way) :: len(WAYS)]
 
 
 async def ask(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +36,7 @@ async def test_the_python_client_over_http(served: Served, mode: Literal["auto",
     """The rows of the table, by discovery and by handshake."""
     async with Client(f"{served.server.url}/agent", mode=mode) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} >= {"remember", "recall", "forget", "amend"}
-        assert await agent_rows.run(partial(ask, client), rows_by(mode)) == {}
+        assert await agent_rows.run(partial(ask, client), rows_by(mode, WAYS, agent_rows.ROWS)) == {}
 
 
 async def test_the_python_client_over_stdio(database: Database) -> None:
@@ -62,7 +51,7 @@ async def test_the_python_client_over_stdio(database: Database) -> None:
 
     # Clients give a server few variables of their own; those of the tests say that nothing is embedded.
     async with Client(StdioServerParameters(command=str(command), args=arguments, env={**os.environ})) as client:
-        assert await agent_rows.run(partial(ask, client), rows_by("stdio")) == {}
+        assert await agent_rows.run(partial(ask, client), rows_by("stdio", WAYS, agent_rows.ROWS)) == {}
         items = [{"content": f"note {number}"} for number in range(3)]
         await client.call_tool("batch_remember", {"items": items}, progress_callback=tell)
     assert told[-1] == (3, 3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,14 +69,13 @@ def _filled(arguments: Any, session: str) -> Any:
     return json.loads(text.replace("$row", session)) if "$row" in text else arguments
 
 
-async def run(ask: Caller, prefix: str, tools: Collection[str] | None = None) -> dict[str, Any]:
-    """Run every row, or those of some tools; return the last answers of those that are wrong, by their names."""
+async def run(ask: Caller, prefix: str, rows: Iterable[TurnRow]) -> dict[str, Any]:
+    """Run rows; return the last answers of those that are wrong, by their names."""
     wrong = {}
-    for number, row in enumerate(ROWS):
-        if tools is None or row.tool in tools:
-            answers = [await ask(tool, arguments) for tool, arguments in row.calls(f"{prefix}-{number}")]
-            if row.is_wrong(answers):
-                wrong[f"{number}: {row.name}"] = answers[-1]
+    for number, row in enumerate(rows):
+        answers = [await ask(tool, arguments) for tool, arguments in row.calls(f"{prefix}-{number}")]
+        if row.is_wrong(answers):
+            wrong[f"{number}: {row.name}"] = answers[-1]
     return wrong
 
 
