@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
-import sys
 from typing import Any
 
 import asyncpg
 
 from myria.log.ids import new_id
 from tests.support.postgres import Database
+from tests.support.processes import Spawner
 
 
 class Builds:
     """Builds back to back, each by a process of its own, which is killed at random until that was done often enough."""
 
-    def __init__(self, database: Database, kills: int, rng: random.Random) -> None:
+    def __init__(self, spawn: Spawner, database: Database, kills: int, rng: random.Random) -> None:
+        self._spawn = spawn
         self._database = database
         self._wanted_kills = kills
         self._rng = rng
@@ -51,29 +51,16 @@ class Builds:
         assert status in ("succeeded", "nothing_to_do")
 
     async def _run_builder(self, connection: Any, build_id: str, *, kill: bool, rng: random.Random) -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "myria_cli.main", "build", "--build", build_id),
-            env={
-                **os.environ,
-                "MYRIA_POSTGRES_DSN": self._database.builder_dsn,
-                "MYRIA_SERVICE_LOG_LEVEL": "warning",
-            },
-            stdin=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            if kill and self.kills < self._wanted_kills:
-                # Most of its life is starting Python: begin to count once it is at work.
-                while process.returncode is None and not await connection.fetchval(
-                    "SELECT lease_until IS NOT NULL FROM myria.builds WHERE build_id = $1", build_id
-                ):
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(rng.choice((0.0, 0.02, 0.1, 0.3)) * rng.random())
-                if process.returncode is None:
-                    process.send_signal(signal.SIGKILL)
-                    self.kills += 1
-            await asyncio.wait_for(process.wait(), 120)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        environment = {"MYRIA_POSTGRES_DSN": self._database.builder_dsn, "MYRIA_SERVICE_LOG_LEVEL": "warning"}
+        builder = self._spawn.myria("build", "--build", build_id, env=environment)
+        if kill and self.kills < self._wanted_kills:
+            # In a soak run most of its life is starting Python: begin to count once it is at work.
+            while builder.process.poll() is None and not await connection.fetchval(
+                "SELECT lease_until IS NOT NULL FROM myria.builds WHERE build_id = $1", build_id
+            ):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(rng.choice((0.0, 0.02, 0.1, 0.3)) * rng.random())
+            if builder.process.poll() is None:
+                builder.signal(signal.SIGKILL)
+                self.kills += 1
+        await asyncio.to_thread(builder.wait)

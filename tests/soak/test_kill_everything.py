@@ -31,8 +31,8 @@ async def test_the_service_comes_back_by_itself_with_everything(new_dir: Path, s
     """Kill -9 of any process, or all but the supervisor: every acknowledged event is there, nothing needs a hand."""
     port = free_port()
     data_dir = new_dir
-    up = spawn.python(
-        *("-m", "myria_cli.main", "up", "--json", "--port", str(port), "--data-dir", data_dir),
+    up = spawn.myria(
+        *("up", "--json", "--port", str(port), "--data-dir", data_dir),
         env={
             "MYRIA_BUILDER_MAX_UNINDEXED_EVENTS": "30",
             "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "1",

@@ -29,12 +29,10 @@ SEED = 20_261_121
 async def test_nothing_acknowledged_is_ever_lost_or_doubled(database: Database, spawn: Spawner) -> None:
     """At every sample, each acknowledged event is there exactly once, in the snapshot or in the tail."""
     port = free_port()
-    server = spawn.python(
-        "-m", "myria_cli.main", "serve", "--port", str(port), env={"MYRIA_POSTGRES_DSN": database.server_dsn}
-    )
+    server = spawn.myria("serve", "--port", str(port), env={"MYRIA_POSTGRES_DSN": database.server_dsn})
     await asyncio.to_thread(server.wait_for, "serving MCP")
     ledger = Ledger()
-    builds = Builds(database, KILLS, random.Random(SEED))
+    builds = Builds(spawn, database, KILLS, random.Random(SEED))
     began = time.monotonic()
 
     appending = [

@@ -40,7 +40,7 @@ class Acknowledged:
 async def test_no_acknowledged_memory_is_lost_or_doubled(new_dir: Path, spawn: Spawner) -> None:
     """Writers repeat what was not answered, with the same Idempotency-Key, while everything is killed under them."""
     port = free_port()
-    up = spawn.python("-m", "myria_cli.main", "up", "--json", "--port", str(port), "--data-dir", new_dir)
+    up = spawn.myria("up", "--json", "--port", str(port), "--data-dir", new_dir)
     await asyncio.to_thread(up.wait_for, r'"url"', 120)
     kept, rng = Acknowledged(), random.Random(SEED)
     began = time.monotonic()

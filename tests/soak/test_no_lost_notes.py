@@ -62,15 +62,13 @@ class Kept:
 async def test_no_acknowledged_note_or_amendment_is_lost_or_doubled(database: Database, spawn: Spawner) -> None:
     """32 agents remember, amend, replace, forget and restore the same and different notes, hang up, and try again."""
     port = free_port()
-    server = spawn.python(
-        "-m", "myria_cli.main", "serve", "--port", str(port), env={"MYRIA_POSTGRES_DSN": database.server_dsn}
-    )
+    server = spawn.myria("serve", "--port", str(port), env={"MYRIA_POSTGRES_DSN": database.server_dsn})
     await asyncio.to_thread(server.wait_for, "serving MCP")
     kept = Kept()
     contested = {
         text: await _remember(Client(port), kept, text) for text in (f"contested {n}" for n in range(CONTESTED))
     }
-    builds = Builds(database, KILLS, random.Random(SEED))
+    builds = Builds(spawn, database, KILLS, random.Random(SEED))
     began = time.monotonic()
     writing = [
         asyncio.create_task(_Writer(port, kept, number, list(contested.values()), builds).write())

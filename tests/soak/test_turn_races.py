@@ -59,7 +59,7 @@ class _Servers:
 
     def _started(self, port: int) -> Spawned:
         environment = {"MYRIA_POSTGRES_DSN": self._dsn, "MYRIA_TURNS_ENABLED": "true"}
-        return self._spawn.python("-m", "myria_cli.main", "serve", "--port", str(port), env=environment)
+        return self._spawn.myria("serve", "--port", str(port), env=environment)
 
 
 class _Host:
@@ -119,7 +119,7 @@ async def test_each_turn_is_kept_once_and_in_order(database: Database, spawn: Sp
     servers = _Servers(spawn, database)
     await servers.start()
     codes: Counter[str] = Counter()
-    builds = Builds(database, BUILD_KILLS, random.Random(SEED))
+    builds = Builds(spawn, database, BUILD_KILLS, random.Random(SEED))
     hosts = [asyncio.create_task(_Host(number, servers.ports, codes).run()) for number in range(HOSTS)]
     everything = asyncio.gather(*hosts, servers.kill(codes, HOSTS * TURNS), builds.run(hosts))
     try:
