@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -100,7 +100,10 @@ def _flaky(asked: Asked) -> Answer:
 
 HUGE = "\U0001f9e8" * 3000
 
-MISBEHAVIOUR: dict[str, Callable[[Asked], Answer]] = {
+Misbehaviours = Mapping[str, Callable[[Asked], Answer]]
+"""By name, what the provider does with every request."""
+
+OF_THE_PROVIDER: Misbehaviours = {
     # The connection.
     "hangs": lambda _: Answer(hang=True),
     "slow": lambda asked: Answer(body=_text(asked), after_s=5.0),
@@ -132,6 +135,10 @@ MISBEHAVIOUR: dict[str, Callable[[Asked], Answer]] = {
     "another schema": lambda _: Answer(body=b'{"output": [{"type": "message"}]}'),
     "no choices": lambda _: Answer(body=b'{"choices": []}'),
     "null message": lambda _: Answer(body=b'{"choices": [{"message": null}]}'),
+}
+"""No reply comes, or none that the client can read: builds and queries have one client."""
+
+OF_THE_MODEL: Misbehaviours = {
     # What the model says.
     "length": lambda asked: calling(asked, _good(asked), finish="length"),
     "refuses": lambda _: Answer(body=completion(refusal="I cannot help with that")),
@@ -169,4 +176,5 @@ MISBEHAVIOUR: dict[str, Callable[[Asked], Answer]] = {
         asked, (_good(asked)[0], orjson.dumps(_good(asked)[1]).decode().replace('"label":"', '"label":"\\ud800'))
     ),
 }
-"""By name, what the provider does with every request."""
+
+MISBEHAVIOUR: Misbehaviours = {**OF_THE_PROVIDER, **OF_THE_MODEL}
