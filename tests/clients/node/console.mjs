@@ -1,19 +1,19 @@
 // Run by Node.js in a folder that has playwright-core and axe-core: looks at pages of the console as a person's browser does.
 // Arguments: the browser's program, and as JSON the server's address, the paths of the pages, and the ways to look at each
-// (see `Way` in tests/clients/test_console.py; `paths` of its own where it has some); perhaps a key to sign in with, `acts` (a page with a form, what to fill in
-// and what to press), and a question. Prints a line of JSON for each look, and one for a question asked by keyboard.
+// (see `Way` in tests/clients/test_console.py; with `paths`, `key` and `acts` of its own where it has some); perhaps a key to sign in with, `acts` (a page with
+// a form, what to fill in and what to press), and a question. Prints a line of JSON for each look, and one for a question asked by keyboard.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
 const [executablePath, wanted] = process.argv.slice(-2);
-const { url, paths, ways, question, key, acts = [] } = JSON.parse(wanted);
+const { url, paths, ways, question, key: anyKey, acts: anyActs = [] } = JSON.parse(wanted);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 // Chromium refuses to put root into a sandbox.
 const browser = await chromium.launch({ executablePath, chromiumSandbox: process.getuid() !== 0, timeout: 0 });
 
-async function open(way) {
+async function open({ key = anyKey, ...way }) {
   const context = await browser.newContext({
     javaScriptEnabled: way.javascript,
     colorScheme: way.scheme,
@@ -35,25 +35,27 @@ async function open(way) {
   return { context, page, complaints };
 }
 
-async function violationsOn(page) {
+async function violationsOn(page, rules = []) {
   await page.evaluate(axe);
-  const { violations } = await page.evaluate((values) => axe.run({ runOnly: { type: "tag", values }, resultTypes: ["violations"] }), RULES);
+  const runOnly = rules.length ? { type: "rule", values: rules } : { type: "tag", values: RULES };
+  const { violations } = await page.evaluate((runOnly) => axe.run({ runOnly, resultTypes: ["violations"] }), runOnly);
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
 }
 
 for (const way of ways) {
   const { context, page, complaints } = await open(way);
-  for (const path of [...(way.paths ?? paths), ...acts]) {
+  const looks = [...(way.paths ?? paths), ...(way.acts ?? anyActs)];
+  for (const path of looks) {
     await page.goto(url + (path.path ?? path), { waitUntil: "load" });
     for (const [field, text] of Object.entries(path.fields ?? {})) await page.fill(`#${field}`, text);
     if (path.press) await Promise.all([page.waitForNavigation({ waitUntil: "load" }), page.click(path.press)]);
     const seen = { way, path, title: await page.title(), complaints: complaints.splice(0) };
     if (way.javascript) {
       if (way.direction === "rtl") await page.evaluate(() => { document.documentElement.dir = "rtl"; });
-      seen.violations = await violationsOn(page);
+      seen.violations = await violationsOn(page, way.rules);
     }
     seen.fits = await page.locator("html").evaluate((root) => root.scrollWidth <= root.clientWidth).catch(() => null);
-    if (way.shots) await page.screenshot({ path: `${way.shots}-${[...paths, ...acts].indexOf(path)}.png`, fullPage: true });
+    if (way.shots) await page.screenshot({ path: `${way.shots}-${looks.indexOf(path)}.png`, fullPage: true });
     console.log(JSON.stringify(seen));
   }
   await context.close();
