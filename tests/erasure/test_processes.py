@@ -28,6 +28,7 @@ from tests.support.counts import share
 from tests.support.events import TENANT, append
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
+from tests.support.processes import Spawner
 
 pytestmark = pytest.mark.processes
 
@@ -38,13 +39,6 @@ PROGRAM = [sys.executable, "-m", "myria_cli.main"]
 
 def environment(dsn: str) -> dict[str, str]:
     return {**os.environ, "MYRIA_POSTGRES_DSN": dsn, "MYRIA_ERASURE_LEASE_S": "2", "MYRIA_SERVICE_LOG_LEVEL": "error"}
-
-
-def start(dsn: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start `myria erase` as a process of its own, in the role of the control plane."""
-    return subprocess.Popen(
-        [*PROGRAM, "erase", *arguments], env=environment(dsn), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
 
 
 @asynccontextmanager
@@ -66,7 +60,9 @@ async def worker(database: Database) -> str | None:
     return found
 
 
-async def test_killed_again_and_again_it_comes_to_the_same_end(database: Database) -> None:
+async def test_killed_again_and_again_it_comes_to_the_same_end(
+    database: Database, spawn: Spawner, tmp_path: Path
+) -> None:
     """Killed with SIGKILL at random moments of its work and begun again, an erasure ends as one that was not: its
     receipt counts every event once and holds, and nothing of it is anywhere."""
     chosen = random.Random(12)
@@ -75,35 +71,32 @@ async def test_killed_again_and_again_it_comes_to_the_same_end(database: Databas
     async with Pool(database.operator_dsn) as pool:
         count = (await erasures(pool).plan(Selection(query=PHRASE))).counts["events"]
     arguments = ["--query", PHRASE, "--reason", "request 17", "--yes"]
+    file = tmp_path / "receipt.json"
     kills = 0
     killed: str | None = None
     while True:
-        process = start(database.operator_dsn, *arguments)
-        try:
-            # The first is held up where it empties the log, so it dies there on a machine of any speed.
-            async with held(database) if not kills else nullcontext():
-                async with asyncio.timeout(PATIENCE_S):
-                    while process.poll() is None and await worker(database) in (None, killed):
-                        await asyncio.sleep(0.02)
-                if kills < KILLS:
-                    try:
-                        await asyncio.to_thread(process.wait, chosen.uniform(0.0, 0.15))
-                    except subprocess.TimeoutExpired:
-                        process.send_signal(signal.SIGKILL)
-                        process.wait()
-            out, _ = await asyncio.to_thread(process.communicate, timeout=4 * PATIENCE_S)
-        finally:
-            process.kill()
-            process.wait()
-        if process.returncode == 0:
+        # In the role of the control plane. The first is held up where it empties the log, so it dies there on a machine
+        # of any speed.
+        erasing = spawn.myria("erase", *arguments, "--receipt", file, env=environment(database.operator_dsn))
+        async with held(database) if not kills else nullcontext():
+            async with asyncio.timeout(PATIENCE_S):
+                while erasing.process.poll() is None and await worker(database) in (None, killed):
+                    await asyncio.sleep(0.02)
+            if kills < KILLS:
+                try:
+                    await asyncio.to_thread(erasing.process.wait, chosen.uniform(0.0, 0.15))
+                except subprocess.TimeoutExpired:
+                    erasing.kill()
+        status = await asyncio.to_thread(erasing.wait, 4 * PATIENCE_S)
+        if status == 0:
             break
-        assert process.returncode == -signal.SIGKILL
+        assert status == -signal.SIGKILL
         kills += 1
         killed = await worker(database)
         arguments = ["--resume", await builds.value(database, "SELECT erasure_id FROM myria.erasures")]
     assert kills
     print(f"killed {kills} times of {KILLS}")
-    receipt = Receipt.of(json.loads(out))
+    receipt = Receipt.of(json.loads(file.read_bytes()))
     assert receipt.content["rows"]["events"] == count
     async with Pool(database.operator_dsn) as pool:
         assert (await verify_receipt(pool, TENANT, receipt)).problems == ()
