@@ -1,13 +1,13 @@
 // Run by Node.js in a folder that has playwright-core and axe-core: looks at pages of the console as a person's browser does.
 // Arguments: the browser's program, and as JSON the server's address, the paths of the pages, and the ways to look at each
-// (see `Way` in tests/clients/test_console.py; with `paths`, `key` and `acts` of its own where it has some); perhaps a key to sign in with, `acts` (a page with
-// a form, what to fill in and what to press), and a question. Prints a line of JSON for each look, and one for a question asked by keyboard.
+// (see `Way` in tests/clients/test_console.py; with `paths` and a `key` of its own where it has some, and with `acts`: a page with a form, what to fill in and
+// what to press); perhaps a key to sign in with, and a question. Prints a line of JSON for each look, and one for a question asked by keyboard.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
 const [executablePath, wanted] = process.argv.slice(-2);
-const { url, paths, ways, question, key: anyKey, acts: anyActs = [] } = JSON.parse(wanted);
+const { url, paths, ways, question, key: anyKey } = JSON.parse(wanted);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 // Chromium refuses to put root into a sandbox.
@@ -44,7 +44,7 @@ async function violationsOn(page, rules = []) {
 
 for (const way of ways) {
   const { context, page, complaints } = await open(way);
-  const looks = [...(way.paths ?? paths), ...(way.acts ?? anyActs)];
+  const looks = [...(way.paths ?? paths), ...(way.acts ?? [])];
   for (const path of looks) {
     await page.goto(url + (path.path ?? path), { waitUntil: "load" });
     for (const [field, text] of Object.entries(path.fields ?? {})) await page.fill(`#${field}`, text);
