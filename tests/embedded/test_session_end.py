@@ -57,7 +57,7 @@ def test_nothing_outlives_a_session(tmp_path: Path, spawn: Spawner, number: sign
     file = tmp_path / "test_forever.py"
     file.write_text(SESSION.format(root=[str(CONFTEST.parents[1])]))
     paths = {"PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)}
-    options = ("-c", os.devnull, "-p", "no:cacheprovider")
+    options = ("-c", os.devnull, "-p", "no:cacheprovider", "-p", "no:schemathesis")
     session = spawn.python("-m", "pytest", *options, file, cwd=tmp_path, env=paths)
     found = session.wait_for(r"running (\d+) (\d+) (\d+) (\S+) (\S+)", 180)
     os.killpg(session.pid, number)

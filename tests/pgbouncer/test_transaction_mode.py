@@ -29,8 +29,8 @@ def test_it_is_a_real_one(pgbouncer: Program) -> None:
 
 @asynccontextmanager
 async def _up(spawn: Spawner, dsn: str, port: int) -> AsyncIterator[Spawned]:
-    up = spawn.python(
-        *("-m", "myria_cli.main", "up", "--json", "--port", str(port)),
+    up = spawn.myria(
+        *("up", "--json", "--port", str(port)),
         env={
             "MYRIA_POSTGRES_DSN": dsn,
             "MYRIA_POSTGRES_PGBOUNCER": "true",
@@ -105,9 +105,7 @@ async def _quiet(client: Client) -> dict[str, Any]:
 
 
 def _myria(spawn: Spawner, dsn: str, *arguments: str) -> Spawned:
-    return spawn.python(
-        *("-m", "myria_cli.main", *arguments), env={"MYRIA_POSTGRES_DSN": dsn, "MYRIA_POSTGRES_PGBOUNCER": "true"}
-    )
+    return spawn.myria(*arguments, env={"MYRIA_POSTGRES_DSN": dsn, "MYRIA_POSTGRES_PGBOUNCER": "true"})
 
 
 async def _append(client: Client, ledger: Ledger, name: str) -> None:
