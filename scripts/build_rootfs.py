@@ -42,6 +42,11 @@ class Builder:
         self._arguments: dict[str, str] = {}
         self._copied: set[Path] = set()
 
+    def build(self) -> None:
+        """Carry out the Dockerfile, and say in image.json how the image runs."""
+        self.follow((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+        (self.folder / "image.json").write_text(json.dumps(self.image, indent=1), encoding="utf-8")
+
     def follow(self, recipe: str) -> None:
         """Carry out a recipe, and remove what the last stage does not have.
 
@@ -122,9 +127,7 @@ def main(arguments: list[str]) -> int:
         print(f"{folder} is not empty", file=sys.stderr)
         return 2
     folder.mkdir(parents=True, exist_ok=True)
-    builder = Builder(folder)
-    builder.follow((ROOT / "Dockerfile").read_text(encoding="utf-8"))
-    (folder / "image.json").write_text(json.dumps(builder.image, indent=1), encoding="utf-8")
+    Builder(folder).build()
     return 0
 
 
