@@ -46,6 +46,7 @@ from scripts.drilling import (
     build,
     environment,
     fetch,
+    in_turn,
     myria,
     sample_questions,
     table_columns,
@@ -112,7 +113,6 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
     """Do the drill as the module describes it."""
     async with throw_away_server(folder / "server") as (_, dsns):
         drill.step("the release before makes a memory, and serves it; a client appends without a pause")
-        myria("migrate", "--grant", "--dsn", dsns.owner, tree=old)
         live_through(dsns, old)
         with serving(dsns.server, old) as old_url, Writer(old_url) as writer:
             writer.wait_for(10)
@@ -191,12 +191,13 @@ def versions(tree: Path | None) -> tuple[str, int, int]:
 def live_through(dsns: RoleDsns, old: Path) -> None:
     """Make what a memory contains after a while of use, all of it by the release before."""
     lines = (ROOT / "examples/workshop.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    for piece in (lines[:80], lines[80:140]):
-        file = old / "piece.jsonl"
+    commands: list[tuple[str | Path, ...]] = [("migrate", "--grant")]
+    for number, piece in enumerate((lines[:80], lines[80:140])):
+        file = old / f"piece-{number}.jsonl"
         file.write_text("".join(piece), encoding="utf-8")
-        myria("import", file, "--dsn", dsns.owner, tree=old)
-        myria("rebuild", "--here", "--wait", "--dsn", dsns.owner, tree=old)
-    myria("rollback", "--reason", "drill", "--dsn", dsns.owner, tree=old)
+        commands += [("import", file), ("rebuild", "--here", "--wait")]
+    commands += [("rollback", "--reason", "drill")]
+    in_turn(*((*command, "--dsn", dsns.owner) for command in commands), tree=old)
 
 
 async def both(dsns: RoleDsns, writer: Writer) -> tuple[list[str], list[str]]:
@@ -230,7 +231,7 @@ def serving(dsn: str, tree: Path | None) -> Iterator[str]:
 
         try:
             url = f"http://127.0.0.1:{port}"
-            for _ in range(300):
+            for _ in range(1200):
                 with contextlib.suppress(httpx.HTTPError):
                     if CLIENT.get(f"{url}/readyz", timeout=5).status_code == 200:
                         break

@@ -135,6 +135,24 @@ def myria(*arguments: str | Path, tree: Path | None = None, status: int = 0) -> 
     return run(sys.executable, "-m", "myria_cli.main", *arguments, env=environment(tree), status=status)
 
 
+_IN_TURN = """
+import json, sys
+from myria_cli.app import app
+for words in json.loads(sys.argv[1]):
+    try:
+        app(words, prog_name="myria")
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+
+
+def in_turn(*commands: Sequence[str | Path], tree: Path | None = None) -> str:
+    """Run several command lines in one process, which saves the time that each start takes."""
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    return run(sys.executable, "-c", _IN_TURN, words, env=environment(tree))
+
+
 def environment(tree: Path | None) -> dict[str, str]:
     """Return the variables by which Python takes the code of `tree`."""
     if tree is None:
