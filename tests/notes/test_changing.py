@@ -43,6 +43,12 @@ async def forget(keeper: Keeper, note_id: str, **more: Any) -> Forgotten:
     return await keeper.notes.forget(TENANT, note_id, may_see=may_see, now=NOW, **more)
 
 
+async def told_versions(keeper: Keeper, note_id: str) -> list[str]:
+    """Return what the versions in the history of a note say, newest first."""
+    told = await history(keeper.pool, TENANT, note_id, may_see=may_see, now=NOW)
+    return [version.note.content for version in told.versions]
+
+
 async def visible_texts(keeper: Keeper) -> list[str]:
     """Return the texts of all events that no withdrawal takes away."""
     async with keeper.pool.read(TENANT) as connection:
@@ -137,7 +143,7 @@ async def test_a_note_that_becomes_an_anchor_meanwhile_is_not_forgotten(
 
 
 async def test_forgetting_takes_all_versions(keeper: Keeper) -> None:
-    """No version of a forgotten note is left; restoring brings the last one back, and only that."""
+    """No version of a forgotten note is left; restoring brings the last one back into answers, with its history."""
     kept = await keeper.remember("one")
     await amend(keeper, kept.note_id, "two")
     await amend(keeper, kept.note_id, "three")
@@ -148,8 +154,23 @@ async def test_forgetting_takes_all_versions(keeper: Keeper) -> None:
         await forget(keeper, kept.note_id)
     with pytest.raises(errors.NoteNotFound):
         await amend(keeper, kept.note_id, "four")
+    for _ in range(2):
+        await keeper.notes.restore(TENANT, kept.note_id, may_see=may_see, now=NOW)
+        assert await visible_texts(keeper) == ["three"]
+        assert await told_versions(keeper, kept.note_id) == ["three", "two", "one"]
+    assert await keeper.is_folded()
+
+
+async def test_a_version_that_was_forgotten_alone_stays_so(keeper: Keeper) -> None:
+    """Restoring the note brings back what went with it: no words that somebody took out of its history before."""
+    kept = await keeper.remember("one")
+    await amend(keeper, kept.note_id, "two")
+    await amend(keeper, kept.note_id, "three")
+    _, second, _ = [one for one in await keeper.events() if one["type"] == "myria.note"]
+    await keeper.withdrawals.withdraw(TENANT, [second["event_id"]], "forgotten", may_see=may_see)
+    await forget(keeper, kept.note_id)
     await keeper.notes.restore(TENANT, kept.note_id, may_see=may_see, now=NOW)
-    assert await visible_texts(keeper) == ["three"]
+    assert await told_versions(keeper, kept.note_id) == ["three", "one"]
     assert await keeper.is_folded()
 
 

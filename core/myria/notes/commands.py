@@ -20,7 +20,7 @@ from myria.notes.details import NO_DETAILS
 from myria.notes.drafting import Draft, completed
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.finding import NoteRows, anybody, note_absent, note_gone
-from myria.notes.histories import has_history
+from myria.notes.histories import MAX_VERSIONS, has_history
 from myria.notes.holding import HOLDS_NOTHING, Api, Holding
 from myria.notes.keeping import Keeper
 from myria.notes.kinds import Contract, tier
@@ -318,7 +318,8 @@ class Notes:
     ) -> None:
         """Bring a withdrawn or expired note back in its last version; a live note stays as it is.
 
-        The restored note does not expire again by itself until somebody changes it.
+        The versions before that went with it stand in its history again. The restored note does not expire again by
+        itself until somebody changes it.
 
         Args:
             may_see: tells whether the caller may see what given participants see.
@@ -335,7 +336,11 @@ class Notes:
         # Only what was withdrawn can be restored, and maintenance may not have withdrawn an expired note yet.
         if row["live"] and not await self._rows.is_live(row, now):
             await self.expire(tenant, note_id, now)
-        await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see, by=by)
+        async with self._database.read(tenant) as connection:
+            earlier = await connection.fetch(sql("notes.gone_together"), tenant, note_id, MAX_VERSIONS)
+        await self._withdrawals.restore_versions(
+            tenant, row["event_id"], {one["event_id"]: one["successor_id"] for one in earlier}, may_see=may_see, by=by
+        )
 
     async def acts(self, tenant: str, note_id: str, *, may_see: MaySee) -> list[WithdrawalAct]:
         """Return how a note was withdrawn and restored, newest first; nothing where it is absent, or of others.

@@ -29,8 +29,8 @@ class NoteStanding:
     """How a note stands for those who may see it; moments in microseconds since 1970 UTC.
 
     `versions` come newest first, and `event_ids` beside them. `expires_at` is when it ends if nothing prolongs it, None
-    for never. `replaced` are the notes that it replaced (the newest hundred), and `replaced_by` those that replaced it,
-    each in its turn.
+    for never; `was_restored` says that it never does, since somebody brought it back. `replaced` are the notes that it
+    replaced (the newest hundred), and `replaced_by` those that replaced it, each in its turn.
     """
 
     note_id: str
@@ -41,6 +41,7 @@ class NoteStanding:
     is_live: bool
     tier: str
     expires_at: int | None
+    was_restored: bool
     uses: int
     used_at: int | None
     replaced: tuple[OtherNote, ...]
@@ -75,6 +76,7 @@ async def standing(database: Database, tenant: str, note_id: str, *, may_see: Ma
         is_live=row["live"],
         tier=lasting.tier(now),
         expires_at=lasting.expires_at,
+        was_restored=lasting.restored,
         uses=row["uses"],
         used_at=None if row["used_at"] is None else to_microseconds(row["used_at"]),
         replaced=tuple(

@@ -118,6 +118,25 @@ WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]);
 -- The events of a note's versions, newest first.
 SELECT v.event_id FROM myria.versions_of($1, $2) v ORDER BY v.event_seq DESC;
 
+-- name: gone_together
+-- The earlier versions of a note that were withdrawn together with its current one and are not erased, each with the event
+-- of the version after it; newest first. One that was withdrawn alone, before or since, is not among them.
+SELECT v.event_id, v.successor_id
+FROM (
+    SELECT x.event_id, x.event_seq, newest.reason, newest.by_event_seq, lag(x.event_id) OVER later AS successor_id,
+           first_value(newest.reason) OVER later AS gone_as, first_value(newest.by_event_seq) OVER later AS gone_by
+    FROM myria.versions_of($1, $2) x
+    LEFT JOIN LATERAL (
+        SELECT w.reason, w.by_event_seq FROM myria.withdrawn w
+        WHERE w.tenant_id = $1 AND w.event_seq = x.event_seq
+        ORDER BY w.by_event_seq DESC LIMIT 1
+    ) newest ON true
+    WINDOW later AS (ORDER BY x.event_seq DESC)
+) v
+WHERE v.successor_id IS NOT NULL AND v.reason = v.gone_as AND v.by_event_seq >= v.gone_by
+  AND NOT EXISTS (SELECT FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = v.event_seq)
+ORDER BY v.event_seq DESC LIMIT $3;
+
 -- name: of_events
 -- What is known of hits: the note of which each is a version, and what withdrawals say of it, at a moment where one is
 -- given: an event is superseded from the time of its successor on, else from when that was stored.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -244,6 +244,41 @@ class Withdrawals:
         _refuse_withheld(rows)
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
         return await self._append(tenant, rows, changed, "restored", dry_run=dry_run, by=by)
+
+    async def restore_versions(
+        self,
+        tenant: str,
+        event_id: str,
+        replaced: Mapping[str, str],
+        *,
+        may_see: MaySee,
+        by: str | None = None,
+    ) -> None:
+        """Restore the last version of one thing to every answer, and earlier ones as superseded; all or none.
+
+        Nothing is done where the last version is not withdrawn.
+
+        Args:
+            replaced: by an earlier version's event, the event that replaces it; fewer than `MAX_WITHDRAWN`.
+            by: as `withdraw`.
+
+        Raises:
+            as `withdraw`.
+        """
+        rows = await self._resolve(tenant, [event_id, *replaced], may_see, lambda _: None)
+        _refuse_withheld(rows)
+        last, *earlier = rows
+        if last["reason"] in (None, "restored"):
+            return
+        restored = by_scope(rows, Withdrawal(reason="restored", events=(), by=by), key=None)
+        superseded = [
+            event
+            for row in earlier
+            for event in by_scope(
+                [row], Withdrawal(reason="superseded", events=(), superseded_by=replaced[row["event_id"]]), key=None
+            )
+        ]
+        await self._log.append_events(tenant, [*restored, *superseded])
 
     async def append(
         self,
