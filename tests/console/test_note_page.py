@@ -130,6 +130,7 @@ async def test_forgetting_can_be_undone(served: Served, browser: Browser) -> Non
     await browser.submit(confirm, f"/console/notes/{note_id}/forget", {"force": "on"})
     undone = await browser.submit(done, "/console/notes/restore")
     assert "Restored. Answers hold it again." in text_of(undone.text)
+    assert "Ends never by itself: it was brought back" in text_of(undone.text)
     assert note_id in (await browser.get("/console/notes", q="tea")).text
     refused = await browser.submit(await browser.get("/console/notes"), "/console/notes/restore", {"note": "note_none"})
     assert "note_not_found" in text_of(refused.text)

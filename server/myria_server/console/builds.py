@@ -84,7 +84,7 @@ async def _look(desk: Desk, build_id: str) -> Json:
         "is_over": is_over,
         "phase": "ended" if is_over else phase_of(build),
         "asked": asked,
-        "key_names": await desk.key_names([] if asked is None else [asked["actor"]]),
+        "key_names": await desk.key_names([asked["actor"] if asked else None, who_gave_up(build)]),
         "waited_s": seconds_between(build["created_at"], build["started_at"] or build["finished_at"]),
         "took_s": seconds_between(build["started_at"], build["finished_at"]),
         "failures": await registry.failed_scopes(tenant, build_id) if is_over else [],
@@ -96,6 +96,12 @@ async def _look(desk: Desk, build_id: str) -> Json:
         "runbook": runbook,
         "runbooks": desk.settings.console.runbooks_url,
     }
+
+
+def who_gave_up(build: Json) -> str | None:
+    """Return who gave a build up; None where nobody did, or where it is not known."""
+    actor: str | None = ((build["error"] or {}).get("details") or {}).get("actor")
+    return actor
 
 
 async def _snapshot(desk: Desk, snapshot_id: str | None) -> Json | None:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from myria.access import journal
 from myria.errors import BuildNotFound, InvalidArgument, PathNotFound
 from myria.llm.audit import spent_by_build
-from myria_server.console.builds import computes_vectors, phase_of, seconds_between
+from myria_server.console.builds import computes_vectors, phase_of, seconds_between, who_gave_up
 from myria_server.console.desk import Desk, Json, ToolRefused
 from myria_server.console.differences import Summary, summary
 from myria_server.console.done import done_of
@@ -179,6 +179,7 @@ async def overview(desk: Desk, request: Request) -> Page:
     between = await _acts_between(desk, since, upto)
     actors = [actor for build in builds for actor in (build["asked_by"], *(move["actor"] for move in build["moves"]))]
     actors += [one["actor"] for one in (*requests, *between)]
+    actors += [who_gave_up(build) for build in builds]
     return "changes.html", {
         "key_names": await desk.key_names(actors),
         **await _look(desk),
