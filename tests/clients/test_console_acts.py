@@ -192,7 +192,8 @@ async def _ask(person: Hands, kept: Kept) -> None:
     await person.do("sees", "What you miss")
     assert "The kiln opens on Friday" in person.text
     assert "It is shown." in person.text
-    assert not re.search(r"=(&|$)", person.address)
+    # Without scripts a browser also sends the fields in which nothing was typed.
+    assert not person.scripts or not re.search(r"=(&|$)", person.address)
     for field in ("since=2026-01-01", "until=2026-12-31", "channel=studio", "context=talk", "order=oldest", "why=on"):
         assert field in person.address
     await person.go("#answer nav a[href*='view=text']", "of 2\u202f000 tokens")
