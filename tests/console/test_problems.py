@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import asyncpg
 import httpx
 import pytest
 
@@ -13,6 +14,7 @@ from myria.settings import Settings
 from tests.console.conftest import LOCAL, WITH_KEYS, Browser, elements, text_of
 from tests.server.test_outage_answers import NOWHERE
 from tests.server.wire import Served, serving
+from tests.support import builds
 from tests.support.events import append, conversation
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
@@ -138,3 +140,23 @@ async def test_an_outage_asks_for_patience_and_for_no_key(
     assert "database_unavailable" in text_of(page.text)
     assert leads(page)["Try again"] == "/console/changes?done=build"
     assert 'name="key"' not in page.text
+
+
+async def test_an_unforeseen_error_is_a_page_with_a_code_and_a_way_on(
+    browser: Browser, store: AccessStore, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says nothing of the error itself, which the log holds; the connection and other pages go on."""
+    await browser.sign_in(await make_key(store, "ada", roles=("read", "admin"), faces=("core", "admin")))
+    await append(database.dsn, conversation(3))
+    await builds.build(database)
+    breaking = await asyncpg.connect(database.superuser_dsn)
+    await breaking.execute("ALTER TABLE myria.pointer_moves ALTER COLUMN moved_at TYPE text USING 'mango'")
+    await breaking.close()
+    page = await browser.client.get("/console/changes")
+    assert page.status_code == 500
+    assert "This is a fault of the server" in text_of(page.text)
+    assert "internal_error" in text_of(page.text)
+    assert leads(page) == {"Go to Changes": "/console/changes"}
+    assert "mango" not in page.text
+    assert "a page failed" in caplog.text
+    assert (await browser.client.get("/console/people", params={"as": "ada"})).status_code == 200

@@ -115,7 +115,8 @@ async def test_an_act_that_is_sent_again_is_in_the_audit_once(served: Served, da
         first, second = await asyncio.gather(served.call(tool, arguments), served.call(tool, arguments))
         assert not first.is_error
         assert not second.is_error
-        return first.content
+        content: dict[str, Any] = first.content
+        return content
 
     async def held() -> str:
         await build_now(database.builder_dsn, hold=True)

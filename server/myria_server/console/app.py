@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -23,6 +24,7 @@ from myria.errors import (
     CredentialInvalid,
     CredentialMissing,
     DeadlineExceeded,
+    InternalError,
     InvalidArgument,
     MethodNotAllowed,
     MyriaError,
@@ -78,6 +80,8 @@ _NOTHING = (
 )
 
 _SEE_OTHER = 303
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -184,7 +188,13 @@ class Console:
                 address_of=lambda: self._limiter.address(request.scope),
                 check_session=partial(self._visitors.visitor, request),
             )
-            return await answer(desk, request)
+            try:
+                return await answer(desk, request)
+            except HTTPException:
+                raise
+            except Exception:
+                logger.exception("a page failed", extra={"action": "page_failed", "path": request.url.path})
+                return self._problem(InternalError("An error of this service."), desk, request)
 
         return endpoint
 
