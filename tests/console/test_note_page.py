@@ -117,6 +117,16 @@ async def test_feedback_on_a_note_stands_on_its_page(served: Served, browser: Br
     assert "Feedback" not in text_of((await browser.get(f"/console/notes/{other}")).text)
 
 
+async def test_a_long_note_is_whole_on_its_page_alone(served: Served, browser: Browser) -> None:
+    """In the list it begins, in no more lines than a narrow page shows: hidden lines of a link cover what follows."""
+    text = "Packing: " + "; ".join(f"item {number}" for number in range(100))
+    note_id = await _remember(served, text)
+    assert text in text_of((await browser.get(f"/console/notes/{note_id}")).text)
+    listed = text_of((await browser.get("/console/notes")).text)
+    assert text[:200] in listed
+    assert text[:300] not in listed
+
+
 async def test_forgetting_can_be_undone(served: Served, browser: Browser) -> None:
     """The page after it offers to undo; a forgotten note's own page no longer says its words, and offers that, too."""
     note_id = await _remember(served, "Rosa prefers tea to coffee", importance=0.4)
