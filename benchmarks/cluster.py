@@ -14,6 +14,7 @@ from myria.access.store import AccessStore, NewKey
 from myria.db import schema
 from myria.db.database import Database
 from myria.db.queries import named
+from myria.log.ids import new_id
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
 from myria_embedded.roles import OWNER
 
@@ -94,7 +95,7 @@ class Cluster:
         async with Database(self.dsns(name).operator) as database:
             store = AccessStore(database, actor="benchmark")
             await store.ensure_tenant(tenant)
-            new = NewKey(name="bench", tenant=tenant, own=own, **fields)
+            new = NewKey(name=new_id("bench"), tenant=tenant, own=own, **fields)
             return (await store.create_key(new))[0].text
 
     async def _execute(self, text: str) -> None:
