@@ -80,8 +80,9 @@ async def test_the_tool_begins_and_the_control_plane_carries_out(
     """Nothing of it is answered from the answer of the tool on, nor after a rollback to before; nobody without the role
     may, every attempt is in the audit, and the receipt proves it with a key that its caller alone is shown."""
     officer, actor = await key(control, **OFFICER)
-    other, _ = await key(control, **OFFICER)
-    admin, _ = await key(control, own=("ana",), roles=("append", "read", "admin"), faces=("core", "admin"))
+    other, _ = await key(control, name="other", **OFFICER)
+    roles = ("append", "read", "admin")
+    admin, _ = await key(control, name="admin", own=("ana",), roles=roles, faces=("core", "admin"))
     await append(database.dsn, [said(100, participants=("ana",), channel="old")])
     first = await builds.build(database)
     await seeded(database)
