@@ -171,10 +171,11 @@ class Journal:
         A decision about several notes is an act for each that it changed, or that was refused. A rollback to what is
         active already changed nothing, and is none.
         """
-        if act.action == "rollback" and answer.get("snapshot_id", "") == answer.get("previous_snapshot_id"):
+        is_ok = act.outcome == "ok"
+        if act.action == "rollback" and is_ok and answer["snapshot_id"] == answer["previous_snapshot_id"]:
             return
         # Of a refused command the reason was not checked: PostgreSQL might not even take it.
-        reason = arguments.get("reason") if act.outcome == "ok" else None
+        reason = arguments.get("reason") if is_ok else None
         details = {"reason": reason} if reason else {}
         decided = answer.get("decided")
         if isinstance(arguments.get("decision"), str) and isinstance(decided, list):

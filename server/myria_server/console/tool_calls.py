@@ -23,8 +23,8 @@ _ID_FIELDS = ("call_id", "tool_call_id", "tool_use_id", "id")
 _NAME_FIELDS = ("name", "tool")
 _ARGUMENT_FIELDS = ("arguments", "input")
 _RESULT_FIELDS = ("output", "result", "content")
-_GIVEN = {*_ARGUMENT_FIELDS, "output", "result"}
-"""Fields that only a call or a result has."""
+_GIVEN = {*_ARGUMENT_FIELDS, *_RESULT_FIELDS} - {"content"}
+"""Fields that only a call or a result has: messages have content, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
